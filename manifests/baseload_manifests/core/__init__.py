@@ -1,0 +1,1 @@
+"""Types and rules of manifests: no I/O."""
