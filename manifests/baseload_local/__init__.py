@@ -1,0 +1,1 @@
+"""The one-machine runtime: the manifests' parts as processes on loopback."""

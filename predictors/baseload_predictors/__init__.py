@@ -1,0 +1,1 @@
+"""KServe custom predictor: vLLM behind a batching layer."""

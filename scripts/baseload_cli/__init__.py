@@ -1,0 +1,1 @@
+"""The ``baseload`` command: a thin shell over the packages."""

@@ -1,0 +1,1 @@
+"""Decisions of the local runtime: no I/O, no clock."""

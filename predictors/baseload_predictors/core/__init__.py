@@ -1,0 +1,1 @@
+"""Decisions of the predictor: no I/O, no clock."""

@@ -1,0 +1,50 @@
+"""Reaches a stack that another process runs: its status and its end."""
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from baseload_local.errors import LocalError, NotRunningError
+from baseload_local.process import kill_leftovers, start_time
+from baseload_local.state import StateFolder
+
+STOP_LIMIT_S = 60.0
+
+
+def read_status(state_path: Path) -> dict[str, Any]:
+    """stack.json of a stack that runs. Raises NotRunningError."""
+    stack = StateFolder.at(state_path).read_stack()
+    if stack is None or not _alive(stack):
+        raise NotRunningError(f"no stack runs from {state_path}; start one with: baseload up")
+    return stack
+
+
+def stop(state_path: Path) -> None:
+    """End the running stack, or what a crashed one left. Returns when its last process has gone."""
+    state = StateFolder.at(state_path)
+    stack = state.read_stack()
+    if stack is None:
+        raise NotRunningError(f"no stack runs from {state_path}")
+    if _alive(stack):
+        os.kill(stack["pid"], signal.SIGTERM)
+        _wait_for_end(stack)
+    kill_leftovers(stack["processes"])
+    state.forget_stack()
+
+
+def _alive(stack: dict[str, Any]) -> bool:
+    return psutil.pid_exists(stack["pid"]) and start_time(stack["pid"]) == stack["started"]
+
+
+def _wait_for_end(stack: dict[str, Any]) -> None:
+    give_up = time.monotonic() + STOP_LIMIT_S
+    while _alive(stack):
+        if time.monotonic() > give_up:
+            raise LocalError(
+                f"process {stack['pid']} has not stopped after {STOP_LIMIT_S:.0f} s; see its log"
+            )
+        time.sleep(0.1)

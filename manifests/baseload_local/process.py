@@ -1,0 +1,129 @@
+"""Child processes: each in a group of its own, so that stopping one leaves no grandchild."""
+
+import asyncio
+import os
+import re
+import signal
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from baseload_local.errors import PortInUseError
+
+LAST_WORDS = re.compile(r"^(error: .*)$", re.MULTILINE)
+TAIL_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """How to start one part. ``env`` is the whole environment."""
+
+    name: str
+    arguments: tuple[str, ...]
+    env: Mapping[str, str]
+    log: Path
+
+
+class Child:
+    """A running process and its group."""
+
+    def __init__(self, command: Command, process: asyncio.subprocess.Process) -> None:
+        self.command = command
+        self._process = process
+
+    @classmethod
+    async def start(cls, command: Command) -> "Child":
+        with command.log.open("wb") as log:
+            process = await asyncio.create_subprocess_exec(
+                *command.arguments,
+                env=dict(command.env),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        return cls(command, process)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process.returncode is None
+
+    async def wait(self) -> int:
+        """Wait for the end; what is left of its group is killed then. Returns the exit status."""
+        status = await self._process.wait()
+        kill_group(self.pid)
+        return status
+
+    async def stop(self, grace: float) -> None:
+        """SIGTERM, ``grace`` seconds, then SIGKILL to the whole group."""
+        if self.running:
+            self._process.terminate()
+            try:
+                async with asyncio.timeout(grace):
+                    await self._process.wait()
+            except TimeoutError:
+                kill_group(self.pid)
+        await self.wait()
+
+    def last_words(self) -> str:
+        """The last line that starts with ``error:`` in the log, or else the log's end."""
+        return last_words(self.command.log)
+
+
+def last_words(log: Path) -> str:
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - TAIL_BYTES))
+        tail = file.read().decode("utf-8", "replace").strip()
+    errors = LAST_WORDS.findall(tail)
+    return errors[-1].removeprefix("error: ") if errors else "\n".join(tail.splitlines()[-5:])
+
+
+def kill_group(group: int) -> None:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def kill_leftovers(processes: Sequence[Mapping[str, float]]) -> list[int]:
+    """Kill the groups of a stack whose runtime died. A reused pid is recognised by its start time."""
+    killed = []
+    for entry in processes:
+        pid = int(entry["pid"])
+        if psutil.pid_exists(pid) and start_time(pid) == entry["started"]:
+            kill_group(pid)
+            killed.append(pid)
+    return killed
+
+
+def start_time(pid: int) -> float:
+    """When ``pid`` started, seconds since the epoch; 0 if it is gone."""
+    try:
+        return psutil.Process(pid).create_time()
+    except psutil.NoSuchProcess:
+        return 0.0
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def require_free(host: str, port: int) -> None:
+    """Raises PortInUseError when something listens on ``host:port``."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise PortInUseError(
+                f"cannot listen on {host}:{port}: {error.strerror}; free it, or choose another with --port"
+            ) from error

@@ -1,0 +1,81 @@
+"""The predictor's process: settings, then weights and imports side by side, then serving."""
+
+import asyncio
+import logging
+import multiprocessing
+import os
+import sys
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from pydantic import ValidationError
+from pydantic_settings import CliApp, SettingsError
+
+from baseload_predictors.errors import PredictorError
+from baseload_predictors.settings import PredictorSettings
+from baseload_predictors.timeline import Timeline
+from baseload_predictors.weights import model_folder
+
+log = logging.getLogger(__name__)
+
+
+def main() -> None:
+    timeline = Timeline.since_process_birth()
+    configure_logging()
+    settings = read_settings(sys.argv[1:])
+    sys.argv = sys.argv[:1]  # kserve parses sys.argv when imported, and would trip over these flags
+    try:
+        _run(settings, timeline)
+    except PredictorError as error:
+        _leave(f"error: {error}")
+
+
+def configure_logging() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for name in ("kserve.trace", "uvicorn.access"):  # a line or three a probe
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def read_settings(arguments: list[str]) -> PredictorSettings:
+    """Settings from flags and environment. Exits with status 2 and a line for each wrong one."""
+    try:
+        return CliApp.run(PredictorSettings, cli_args=arguments)
+    except ValidationError as error:
+        lines = [f"error: {_flag(detail['loc'])}: {detail['msg']}" for detail in error.errors()]
+    except SettingsError as error:
+        lines = [f"error: {error}"]
+    sys.stderr.write("\n".join([*lines, ""]))
+    sys.exit(2)
+
+
+def _flag(location: tuple[int | str, ...]) -> str:
+    return "--" + str(location[0]).replace("_", "-") if location else "settings"
+
+
+def _run(settings: PredictorSettings, timeline: Timeline) -> None:
+    with ThreadPoolExecutor(1, "restore") as pool:
+        folder = pool.submit(model_folder, settings, timeline)
+        folder.add_done_callback(_leave_if_refused)
+        with timeline.phase("imports"):
+            from baseload_predictors.serving import serve  # noqa: PLC0415 - seconds, beside the restore
+
+        async def run() -> None:
+            await serve(settings, asyncio.wrap_future(folder), timeline)
+
+        asyncio.run(run())
+
+
+def _leave_if_refused(folder: "Future[Path]") -> None:
+    """Without weights there is nothing to import for."""
+    error = folder.exception()
+    if isinstance(error, PredictorError):
+        _leave(f"error: {error}")
+
+
+def _leave(message: str) -> None:
+    """End now: a thread that still loads an engine can't be interrupted, its children must not stay."""
+    sys.stderr.write(f"{message}\n")
+    sys.stderr.flush()
+    for child in multiprocessing.active_children():
+        child.kill()
+    os._exit(1)

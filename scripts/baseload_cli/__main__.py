@@ -1,0 +1,5 @@
+"""``python -m baseload_cli``."""
+
+from baseload_cli.main import main
+
+main()

@@ -1,0 +1,149 @@
+"""``baseload up``, ``down`` and ``status``: the whole stack on one machine."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from baseload_cli.ask import QUESTION, print_answer, put_question
+from baseload_cli.console import ConsoleReport
+from baseload_local import control
+from baseload_local.commands import LOOPBACK
+from baseload_local.errors import LocalError
+from baseload_local.process import last_words
+from baseload_local.stack import LocalOptions, Running, running_stack
+from baseload_local.state import DEFAULT_STATE, StateFolder
+
+MANIFESTS = Path("manifests/overlays/local")
+POLL_S = 0.2
+
+State = Annotated[Path, typer.Option(help="Folder for everything that the stack keeps.")]
+
+
+def up(
+    manifests: Annotated[Path, typer.Argument(help="Kustomize folder to run.")] = MANIFESTS,
+    host: Annotated[str, typer.Option(help="Address of the router.")] = LOOPBACK,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the router.")] = 8080,
+    state: State = DEFAULT_STATE,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Return once it answers; stop it with `baseload down`.")
+    ] = False,
+) -> None:
+    """Run the stack of the manifests on this machine, ask it one question, and keep it running."""
+    options = LocalOptions(manifests, state, host, port)
+    if detach:
+        _run_detached(options)
+    else:
+        raise typer.Exit(asyncio.run(_run(options)))
+
+
+def down(state: State = DEFAULT_STATE) -> None:
+    """Stop the stack, and whatever a crashed one left behind."""
+    control.stop(state)
+    typer.echo("stopped; no process is left")
+
+
+def status(
+    state: State = DEFAULT_STATE,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what runs."""
+    stack = control.read_status(state)
+    if as_json:
+        typer.echo(json.dumps(stack, indent=1))
+        return
+    typer.echo(f"{stack['url']}  {'answers' if stack['up'] else 'is starting'}  (runtime pid {stack['pid']})")
+    for part in stack["processes"]:
+        typer.echo(_status_line(part))
+
+
+def _status_line(part: dict[str, Any]) -> str:
+    readiness = "ready" if part["ready"] else "not ready"
+    columns = (
+        f"{part['name']:<14}",
+        f"{readiness:<9}",
+        f"pid {part['pid']:<8}",
+        f"{part['restarts']} restarts",
+    )
+    return "  ".join(("", *columns, part["url"]))
+
+
+async def _run(options: LocalOptions) -> int:
+    stop = asyncio.Event()
+    work = asyncio.current_task()
+    loop = asyncio.get_running_loop()
+    report = ConsoleReport()
+
+    def on_signal() -> None:
+        if not stop.is_set() and work is not None:
+            stop.set()
+            report.note("stopping")
+            work.cancel()
+
+    for sig in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(sig, on_signal)
+    try:
+        async with running_stack(options, report) as running:
+            await _prove(running, report)
+            await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        if not stop.is_set():
+            raise
+        report.note("stopped; no process is left")
+    return 0
+
+
+async def _prove(running: Running, report: ConsoleReport) -> None:
+    with report.step("ask one question through the client"):
+        answer = await asyncio.to_thread(put_question, running.url, QUESTION)
+    print_answer(QUESTION, answer)
+    for replica, phases in running.cold_starts.items():
+        typer.echo(
+            f"cold start of {replica}: " + ", ".join(f"{name} {s:.1f} s" for name, s in phases.items())
+        )
+    typer.echo(f"router    {running.url}/v1   (models auto, small, large)")
+    typer.echo(f"store     {running.store_url}")
+    typer.echo(f"logs      {running.state / 'logs'}")
+    typer.echo("Ctrl-C stops everything." if sys.stdin.isatty() else "`baseload down` stops everything.")
+    running.announce()
+
+
+def _run_detached(options: LocalOptions) -> None:
+    """The same command in a session of its own; its output is shown until it answers or ends."""
+    state = StateFolder.at(options.state)
+    state.create()
+    log = state.log("up")
+    flags = (f"--host={options.host}", f"--port={options.port}", f"--state={state.root}")
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            (sys.executable, "-m", "baseload_cli", "up", str(options.manifests), *flags),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        _follow(process, state, log)
+    except KeyboardInterrupt:
+        process.terminate()
+        process.wait()
+        raise
+
+
+def _follow(process: "subprocess.Popen[bytes]", state: StateFolder, log: Path) -> None:
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        while process.poll() is None:
+            sys.stdout.write(lines.read())
+            sys.stdout.flush()
+            stack = state.read_stack()
+            if stack is not None and stack["pid"] == process.pid and stack["up"]:
+                sys.stdout.write(lines.read())
+                return
+            time.sleep(POLL_S)
+    raise LocalError(last_words(log))
