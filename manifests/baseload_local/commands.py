@@ -27,7 +27,7 @@ def replica_env(
 ) -> dict[str, str]:
     """The manifest's environment, with this machine's store and folders in place of the cluster's."""
     secrets = {"AWS_ACCESS_KEY_ID": credentials.access_key, "AWS_SECRET_ACCESS_KEY": credentials.secret_key}
-    unknown = [name for name, _, _ in service.secret_env if name not in secrets]
+    unknown = [each.name for each in service.secret_env if each.name not in secrets]
     if unknown:
         raise LocalError(
             f"{service.source}: env {unknown[0]} comes from a Secret that only a cluster has; set a value"

@@ -1,1 +1,1 @@
-"""Typed KServe manifests: loading, validation and rules. The bottom package: it imports none of the others."""
+"""Typed KServe manifests: loading, validation and rules. The bottom package: it imports no other."""

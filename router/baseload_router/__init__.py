@@ -1,0 +1,1 @@
+"""The InferenceGraph router: KServe's graphs, made for LLM traffic."""

@@ -10,6 +10,7 @@ import httpx2
 import pytest
 import pytest_asyncio
 from prometheus_client import CollectorRegistry
+from support.waiting import until
 from vllm.entrypoints.openai.engine.protocol import ErrorInfo, ErrorResponse
 
 from baseload_local.process import free_port
@@ -162,7 +163,7 @@ async def test_6_a_stream_passes_chunk_by_chunk_and_frees_its_slot(served: Serve
         assert await anext(chunks) == "data: one\n\n"
         gate.set()
         assert await anext(chunks) == "data: [DONE]\n\n"
-    await _until(lambda: served.gate.idle)
+    await until(lambda: served.gate.idle)
 
 
 async def test_7_a_client_that_goes_away_aborts_the_engine_request(served: Served) -> None:
@@ -172,7 +173,7 @@ async def test_7_a_client_that_goes_away_aborts_the_engine_request(served: Serve
         assert await anext(reply.aiter_text()) == "data: one\n\n"
     async with asyncio.timeout(5):
         await served.handler.closed.wait()
-    await _until(lambda: served.gate.idle)
+    await until(lambda: served.gate.idle)
 
 
 async def test_8_beyond_slot_and_queue_a_request_gets_429(served: Served) -> None:
@@ -182,14 +183,14 @@ async def test_8_beyond_slot_and_queue_a_request_gets_429(served: Served) -> Non
         chunks = running.aiter_text()
         assert await anext(chunks) == "data: one\n\n"
         waiting = asyncio.create_task(served.http.post(CHAT, json=body(stream=True)))
-        await _until(lambda: not waiting.done() and served.gate.waiting == 1)
+        await until(lambda: not waiting.done() and served.gate.waiting == 1)
         refused = await served.http.post(CHAT, json=body())
         assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
         assert refused.json()["error"]["code"] == "queue_full"
         gate.set()
         assert await anext(chunks) == "data: [DONE]\n\n"
         assert (await waiting).status_code == 200
-    await _until(lambda: served.gate.idle)
+    await until(lambda: served.gate.idle)
 
 
 async def test_9_a_dead_engine_is_neither_ready_nor_asked(served: Served) -> None:
@@ -206,7 +207,7 @@ async def test_last_sigterm_lets_a_running_stream_finish(served: Served) -> None
         chunks = reply.aiter_text()
         await anext(chunks)
         signal.raise_signal(signal.SIGTERM)
-        await _until(lambda: served.server.draining)
+        await until(lambda: served.server.draining)
         assert (await served.http.get("/readyz")).status_code == 503, "a lame duck still listens"
         await _until_refused(served.http)
         gate.set()
@@ -224,9 +225,3 @@ async def _until_refused(http: httpx2.AsyncClient) -> None:
             return
         await asyncio.sleep(0.01)
     raise AssertionError("the listener did not close")
-
-
-async def _until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.01)

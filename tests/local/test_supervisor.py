@@ -1,0 +1,135 @@
+"""Real child processes: start, readiness, crash, restart, stop."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from support.waiting import until
+
+from baseload_local.core.restarts import RestartPolicy
+from baseload_local.errors import ProcessFailedError
+from baseload_local.process import Child, Command, kill_leftovers, last_words, start_time
+from baseload_local.supervisor import Supervisor
+
+SLEEPER = "import time; time.sleep(600)"
+WITH_GRANDCHILD = f"""
+import subprocess, sys, time
+print(subprocess.Popen([sys.executable, "-c", {SLEEPER!r}]).pid, flush=True)
+time.sleep(600)
+"""
+STUBBORN = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("up", flush=True)
+time.sleep(600)
+"""
+
+
+def command(tmp_path: Path, code: str) -> Command:
+    return Command("part", (sys.executable, "-c", code), dict(os.environ), tmp_path / "part.log")
+
+
+class World:
+    """What the probe answers, and what the supervisor told."""
+
+    def __init__(self) -> None:
+        self.answers = True
+        self.told: list[bool] = []
+
+    async def probe(self) -> bool:
+        return self.answers
+
+    def supervise(self, make: Callable[[], Command]) -> Supervisor:
+        policy = RestartPolicy(first=0.01, ceiling=0.02)
+        supervisor = Supervisor(make, self.probe, lambda: self.told.append(supervisor.ready), policy)
+        return supervisor
+
+
+async def test_a_crashed_process_is_started_again(tmp_path: Path) -> None:
+    world = World()
+    supervisor = world.supervise(lambda: command(tmp_path, SLEEPER))
+    await supervisor.start()
+    keeper = asyncio.create_task(supervisor.keep())
+    first = supervisor.pid
+    assert first is not None
+    os.kill(first, 9)
+    await until(lambda: supervisor.ready and supervisor.pid not in (None, first))
+    assert supervisor.restarts == 1
+    assert world.told == [False, True, False, False, True]
+    keeper.cancel()
+    await supervisor.stop(grace=5)
+    assert supervisor.pid is None
+
+
+async def test_readiness_follows_the_probe_while_it_runs(tmp_path: Path) -> None:
+    world = World()
+    supervisor = world.supervise(lambda: command(tmp_path, SLEEPER))
+    await supervisor.start()
+    keeper = asyncio.create_task(supervisor.keep())
+    world.answers = False
+    await until(lambda: not supervisor.ready)
+    world.answers = True
+    await until(lambda: supervisor.ready)
+    assert supervisor.restarts == 0
+    keeper.cancel()
+    await supervisor.stop(grace=5)
+
+
+async def test_an_end_before_readiness_is_told_with_its_last_error(tmp_path: Path) -> None:
+    world = World()
+    world.answers = False
+    code = "import sys; print('noise'); print('error: no such snapshot'); print('more'); sys.exit(1)"
+    supervisor = world.supervise(lambda: command(tmp_path, code))
+    with pytest.raises(ProcessFailedError, match="part ended: no such snapshot"):
+        await supervisor.start()
+
+
+async def test_a_restart_that_fails_is_tried_again(tmp_path: Path) -> None:
+    world = World()
+    codes = iter([SLEEPER, "raise SystemExit(1)", SLEEPER])
+
+    async def probe() -> bool:
+        return supervisor.pid is not None and psutil.Process(supervisor.pid).cmdline()[-1:] == [SLEEPER]
+
+    world.probe = probe  # type: ignore[method-assign]  # this test's probe looks at the process
+    supervisor = world.supervise(lambda: command(tmp_path, next(codes)))
+    await supervisor.start()
+    keeper = asyncio.create_task(supervisor.keep())
+    os.kill(supervisor.pid or 0, 9)
+    await until(lambda: supervisor.restarts == 2 and supervisor.ready)
+    keeper.cancel()
+    await supervisor.stop(grace=5)
+
+
+async def test_stop_takes_the_grandchildren_along(tmp_path: Path) -> None:
+    child = await Child.start(command(tmp_path, WITH_GRANDCHILD))
+    await until(lambda: child.command.log.read_text().strip().isdigit())
+    grandchild = int(child.command.log.read_text())
+    await child.stop(grace=5)
+    await until(lambda: start_time(grandchild) == 0 or psutil.Process(grandchild).status() == "zombie")
+
+
+async def test_a_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
+    child = await Child.start(command(tmp_path, STUBBORN))
+    await until(lambda: child.command.log.read_text() == "up\n")
+    await child.stop(grace=0.05)
+    assert not child.running
+
+
+async def test_leftovers_are_killed_unless_their_pid_was_reused(tmp_path: Path) -> None:
+    child = await Child.start(command(tmp_path, SLEEPER))
+    entry = {"pid": child.pid, "started": start_time(child.pid)}
+    assert kill_leftovers([{"pid": child.pid, "started": 1.0}]) == []
+    assert kill_leftovers([entry]) == [child.pid]
+    assert await child.wait() == -9
+    assert kill_leftovers([entry]) == []
+
+
+def test_last_words_without_an_error_line_are_the_end_of_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "x.log"
+    log.write_text("\n".join(str(n) for n in range(9)))
+    assert last_words(log) == "4\n5\n6\n7\n8"
