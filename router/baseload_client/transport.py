@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, ExitStack, closing
 from functools import lru_cache
-from threading import Lock
+from threading import RLock
 from typing import Generic, TypeVar, cast
 
 import httpx2
@@ -32,7 +32,7 @@ InnerT = TypeVar("InnerT", httpx2.BaseTransport, httpx2.AsyncBaseTransport)
 @lru_cache(maxsize=64)
 def process_budget(config: BudgetConfig) -> RetryBudget:
     """The retry budget that all clients of this process with the same budget settings share."""
-    return RetryBudget(config, guard=Lock)
+    return RetryBudget(config, guard=RLock)
 
 
 def _advance(plan: Plan, done: Outcome | Slept | None) -> Send | Sleep | Result:
@@ -63,8 +63,9 @@ class _Resilient(Generic[InnerT]):
         inner: InnerT | None = None,
     ) -> None:
         self.policy = policy = policy or ClientPolicy()
-        self.breakers = breakers or BreakerRegistry(policy.breaker, guard=Lock)
-        self.budget = budget or process_budget(policy.budget)
+        # An empty registry is false, so only None means "none given".
+        self.breakers = BreakerRegistry(policy.breaker, guard=RLock) if breakers is None else breakers
+        self.budget = process_budget(policy.budget) if budget is None else budget
         self._base_url = base_url.rstrip("/")
         self._clock = clock or SystemClock()
         self._backoff = TenacityBackoff(

@@ -1,0 +1,1 @@
+"""Weight snapshots in object storage: push, verified restore, tags."""

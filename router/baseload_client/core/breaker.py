@@ -16,8 +16,9 @@ that arrives in a later generation changes nothing: a success that was begun bef
 open breaker, and a failure from before the recovery cannot trip a healthy one. Settling a permit twice is
 harmless.
 
-A breaker that several threads share needs a ``guard`` that lets one of them in at a time
-(``threading.Lock``); within one thread, asyncio included, it needs none.
+A breaker that several threads share needs a ``guard`` that lets one of them in at a time: ``threading.RLock``,
+re-entrant because the garbage collector may close an abandoned call, and so settle its permit, at any
+moment. Within one thread, asyncio included, it needs none.
 """
 
 from collections import deque
@@ -30,9 +31,8 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-
 Guard = Callable[[], AbstractContextManager[object]]
-"""Makes a context manager that one thread at a time may be in, such as ``threading.Lock``."""
+"""Makes a context manager that one thread at a time may be in, such as ``threading.RLock``."""
 
 
 class State(StrEnum):
@@ -160,7 +160,7 @@ class Breaker:
             hung = [permit for permit, expires_at in leases.items() if expires_at <= now]
             if not hung:
                 return Rejected(min(leases.values()), "half_open with every probe in flight")
-            del leases[hung[0]]
+            leases.pop(hung[0], None)
         permit = Permit(self, self._generation)
         leases[permit] = now + self._config.max_wait_in_half_open_s
         return permit

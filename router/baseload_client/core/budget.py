@@ -31,7 +31,7 @@ class BudgetConfig:
 
 
 class RetryBudget:
-    """A shared bucket of tokens. guard: ``threading.Lock`` where threads share it; see ``core.breaker``."""
+    """A shared bucket of tokens. guard: ``threading.RLock`` where threads share it; see ``core.breaker``."""
 
     def __init__(self, config: BudgetConfig | None = None, *, guard: Guard = nullcontext) -> None:
         self._config = config or BudgetConfig()

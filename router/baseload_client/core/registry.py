@@ -27,7 +27,7 @@ class TargetKey(NamedTuple):
 class BreakerRegistry:
     """One breaker a key; see the module for what is forgotten when there are more than ``capacity`` keys.
 
-    guard: ``threading.Lock`` where threads share the registry or its breakers; see ``core.breaker``.
+    guard: ``threading.RLock`` where threads share the registry or its breakers; see ``core.breaker``.
     """
 
     def __init__(
