@@ -130,7 +130,7 @@ def attempts(
             return call.end("the retry budget is spent")
         if wait > 0:
             call.now = (yield Sleep(wait)).at
-    return call.end("no target is left" if not call.chain else "the deadline has passed")
+    return call.end("the deadline has passed" if call.chain else "every target was tried")
 
 
 def _send(call: "_Call", target: Target, permit: Permit) -> Generator[Send | Sleep, Outcome | Slept, Outcome]:

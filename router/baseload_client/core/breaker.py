@@ -16,8 +16,8 @@ that arrives in a later generation changes nothing: a success that was begun bef
 open breaker, and a failure from before the recovery cannot trip a healthy one. Settling a permit twice is
 harmless.
 
-A breaker that several threads share needs a ``guard`` that lets one of them in at a time: ``threading.RLock``,
-re-entrant because the garbage collector may close an abandoned call, and so settle its permit, at any
+A breaker that several threads share needs a ``guard`` that lets one of them in at a time:
+``threading.RLock``, re-entrant because the garbage collector may close an abandoned call, and so settle its permit, at any
 moment. Within one thread, asyncio included, it needs none.
 """
 

@@ -58,7 +58,9 @@ def _tensors(entries: dict[str, dict[str, list[int]]], data_begin: int) -> Itera
     for name, entry in entries.items():
         if name != "__metadata__":
             begin, end = entry["data_offsets"]
-            yield Tensor(name, str(entry["dtype"]), prod(entry["shape"]), data_begin + begin, data_begin + end)
+            yield Tensor(
+                name, str(entry["dtype"]), prod(entry["shape"]), data_begin + begin, data_begin + end
+            )
 
 
 def cut_plain(size: int) -> tuple[int, ...]:

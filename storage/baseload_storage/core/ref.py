@@ -15,7 +15,9 @@ DEFAULT_TAG = "latest"
 DIGEST = re.compile(r"blake3:[0-9a-f]{64}")
 _NAME = r"[a-z0-9](?:[a-z0-9._-]{0,126}[a-z0-9])?"
 _TAG = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
-_BUCKET_URL = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>[A-Za-z0-9._/-]+?))?/?")
+_BUCKET_URL = re.compile(
+    r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>[A-Za-z0-9._/-]+?))?/?"
+)
 _REF = re.compile(rf"(?P<base>s3://.+)/(?P<name>{_NAME})(?::(?P<tag>{_TAG})|@(?P<digest>{DIGEST.pattern}))?")
 
 
@@ -53,7 +55,9 @@ class SnapshotRef:
         """Raises ValueError."""
         match = _REF.fullmatch(text)
         if match is None:
-            raise ValueError(f"{text!r} is no snapshot; write s3://bucket/name, name:tag or name@blake3:DIGEST")
+            raise ValueError(
+                f"{text!r} is no snapshot; write s3://bucket/name, name:tag or name@blake3:DIGEST"
+            )
         bucket = BucketUrl.parse(match["base"])
         return cls(bucket, match["name"], match["tag"] or DEFAULT_TAG, match["digest"])
 

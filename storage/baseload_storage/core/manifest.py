@@ -1,0 +1,137 @@
+"""The snapshot manifest, format 1: what a snapshot consists of, and nothing that could change.
+
+Theory of operation. A manifest lists files; a file is its chunks in order, so chunks tile a file by
+construction and offsets need no room. Each chunk names its BLAKE3 digest and where it lies: pack, offset,
+length. The manifest's own canonical bytes (JSON, keys sorted, no spaces, UTF-8) have a digest too, and
+that names the snapshot. Whoever holds the name can therefore verify everything below it.
+
+Reading is strict: a manifest comes from a store that others may write to, so every path, size and count
+is checked before it is used.
+"""
+
+import json
+import re
+from typing import Annotated, Literal
+
+from blake3 import blake3
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from baseload_storage.core.chunks import MAX_CHUNK
+from baseload_storage.core.ref import DIGEST
+
+MAX_FILES = 100_000
+MAX_CHUNKS = 4_000_000
+MAX_FILE = 1 << 42
+MAX_MANIFEST = 1 << 29
+FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\]")
+
+Digest = Annotated[str, Field(pattern=f"^{DIGEST.pattern}$")]
+Size = Annotated[int, Field(ge=0, le=MAX_FILE)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Chunk(_Part):
+    """``length`` bytes with ``digest``, at ``offset`` of the object ``pack``."""
+
+    digest: Digest
+    length: Annotated[int, Field(ge=1, le=MAX_CHUNK)]
+    pack: Digest
+    offset: Size
+
+
+class File(_Part):
+    """A file: relative ``path`` with slashes, ``mode`` 0o644 or 0o755, ``size`` bytes, chunks in order."""
+
+    path: Annotated[str, Field(min_length=1, max_length=1024)]
+    mode: Literal[0o644, 0o755]
+    size: Size
+    digest: Digest
+    chunks: tuple[Chunk, ...] = ()
+
+    @field_validator("path")
+    @classmethod
+    def _stays_inside(cls, path: str) -> str:
+        if FORBIDDEN.search(path) or any(part in {"", ".", ".."} for part in path.split("/")):
+            raise ValueError(f"path {path!r} is absolute, leaves the folder or holds control characters")
+        return path
+
+    @model_validator(mode="after")
+    def _tiled(self) -> "File":
+        total = sum(chunk.length for chunk in self.chunks)
+        if total != self.size:
+            raise ValueError(f"the chunks of {self.path} hold {total} bytes, the file {self.size}")
+        return self
+
+
+class WarmedWith(_Part):
+    """The engine whose compile artefacts belong to the snapshot."""
+
+    engine: str
+    version: str
+
+
+class Manifest(_Part):
+    """A whole snapshot. ``parameters``: elements of all tensors. ``licence``: path of the licence file."""
+
+    format: Literal[1] = 1
+    origin: str
+    dtype: str | None = None
+    parameters: Annotated[int, Field(ge=0)] | None = None
+    licence: str | None = None
+    warmed_with: WarmedWith | None = None
+    files: Annotated[tuple[File, ...], Field(min_length=1, max_length=MAX_FILES)]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Manifest":
+        seen: set[str] = set()
+        for file in self.files:
+            if file.path in seen:
+                raise ValueError(f"path {file.path!r} stands twice")
+            seen.add(file.path)
+        for path in seen:
+            parent = path.rpartition("/")[0]
+            while parent:
+                if parent in seen:
+                    raise ValueError(f"path {parent!r} is a file and a folder")
+                parent = parent.rpartition("/")[0]
+        if sum(len(file.chunks) for file in self.files) > MAX_CHUNKS:
+            raise ValueError(f"more than {MAX_CHUNKS} chunks")
+        return self
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in self.files)
+
+    def encode(self) -> bytes:
+        """The canonical bytes."""
+        return canonical(self)
+
+
+def canonical(model: BaseModel) -> bytes:
+    """JSON with sorted keys, no spaces, UTF-8: equal content gives equal bytes."""
+    text = json.dumps(
+        model.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    )
+    return text.encode()
+
+
+def digest_of(data: bytes | bytearray | memoryview) -> str:
+    """``blake3:`` and 64 hexadecimal digits."""
+    return f"blake3:{blake3(data).hexdigest()}"
+
+
+def decode(data: bytes, digest: str) -> Manifest:
+    """The manifest that ``digest`` names. Raises ValueError, told in one line."""
+    actual = digest_of(data)
+    if actual != digest:
+        raise ValueError(f"its bytes have digest {actual}")
+    try:
+        return Manifest.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ValueError(f"{where or 'manifest'}: {first['msg']}") from error
