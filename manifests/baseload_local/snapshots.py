@@ -11,6 +11,7 @@ from baseload_local.process import Child, Command
 from baseload_local.report import Report
 from baseload_local.state import StateFolder
 from baseload_storage.core.ref import SnapshotRef
+from baseload_storage.restore import parse_ref
 from baseload_storage.settings import S3Settings
 from baseload_storage.snapshots import SnapshotStore
 
@@ -20,13 +21,13 @@ async def ensure_snapshots(
 ) -> None:
     """Make the sample snapshot if it is named and missing. Raises MissingSnapshotError for any other."""
     for ref in sorted(set(refs)):
-        await _ensure(SnapshotRef.parse(ref), settings, state, report)
+        await _ensure(parse_ref(ref), settings, state, report)
 
 
 async def _ensure(ref: SnapshotRef, settings: S3Settings, state: StateFolder, report: Report) -> None:
-    store = await asyncio.to_thread(SnapshotStore.open, ref.bucket_url, settings)
+    store = await asyncio.to_thread(SnapshotStore.open, str(ref.bucket), settings)
     await asyncio.to_thread(store.ensure_bucket)
-    if await asyncio.to_thread(store.exists, str(ref)):
+    if await asyncio.to_thread(store.exists, ref):
         report.note(f"snapshot {ref} is there")
     elif ref.name != sample_model.NAME:
         raise MissingSnapshotError(
@@ -41,7 +42,7 @@ async def _push_sample(store: SnapshotStore, ref: SnapshotRef, state: StateFolde
         await _convert(state)
     with report.step(f"push it as snapshot {ref}"):
         result = await asyncio.to_thread(
-            store.push_folder, state.sample_model, ref.name, ref.tag or "latest", origin=sample_model.ORIGIN
+            store.push_folder, state.sample_model, ref.name, ref.tag, origin=sample_model.ORIGIN
         )
     report.note(f"{result.files} files, {result.bytes_uploaded / 1e6:.0f} MB uploaded, {result.digest}")
 

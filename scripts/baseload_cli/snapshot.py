@@ -10,7 +10,7 @@ from baseload_cli.progress import Callback, byte_progress
 from baseload_cli.store import STATE_HELP, settings_for
 from baseload_local.state import DEFAULT_STATE
 from baseload_storage.core.ref import SnapshotRef
-from baseload_storage.restore import restore
+from baseload_storage.restore import parse_ref, restore
 from baseload_storage.snapshots import PushResult, SnapshotStore
 
 app = typer.Typer(help="Push, pull and list model snapshots in object storage.", no_args_is_help=True)
@@ -31,8 +31,8 @@ def push(
     state: State = DEFAULT_STATE,
 ) -> None:
     """Push a model and tag it. Only what the store lacks is uploaded."""
-    target = SnapshotRef.parse(ref)
-    store = SnapshotStore.open(target.bucket_url, settings_for(state))
+    target = parse_ref(ref)
+    store = SnapshotStore.open(str(target.bucket), settings_for(state))
     store.ensure_bucket()
     with byte_progress(f"push {source}") as progress:
         result = _send(store, source, target, allow_pickle=allow_pickle, progress=progress)
@@ -60,7 +60,7 @@ def pull(
 @app.command("ls")
 def list_(bucket: Bucket, state: State = DEFAULT_STATE, as_json: AsJson = False) -> None:
     """List the snapshots of a bucket and their tags."""
-    snapshots = SnapshotStore.open(bucket, settings_for(state)).list()
+    snapshots = SnapshotStore.open(bucket, settings_for(state)).snapshots()
     if as_json:
         typer.echo(json.dumps([each.as_dict() for each in snapshots], indent=1))
     for each in snapshots if not as_json else ():
@@ -70,14 +70,14 @@ def list_(bucket: Bucket, state: State = DEFAULT_STATE, as_json: AsJson = False)
 @app.command()
 def show(ref: Ref, state: State = DEFAULT_STATE) -> None:
     """Print a snapshot's manifest as JSON."""
-    target = SnapshotRef.parse(ref)
-    typer.echo(SnapshotStore.open(target.bucket_url, settings_for(state)).show(ref).to_json())
+    target = parse_ref(ref)
+    typer.echo(SnapshotStore.open(str(target.bucket), settings_for(state)).show(target).encode().decode())
 
 
 def _send(
     store: SnapshotStore, source: str, target: SnapshotRef, *, allow_pickle: bool, progress: Callback
 ) -> PushResult:
-    tag = target.tag or "latest"
+    tag = target.tag
     if source.startswith("hf://"):
         return store.push_hub(source, target.name, tag, allow_pickle=allow_pickle, progress=progress)
     return store.push_folder(Path(source), target.name, tag, allow_pickle=allow_pickle, progress=progress)

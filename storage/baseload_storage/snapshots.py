@@ -152,7 +152,7 @@ class SnapshotStore:
         except ValueError as error:
             raise SnapshotCorruptError(f"the manifest {digest} of {ref} is corrupt: {error}") from error
 
-    def list(self) -> list[SnapshotInfo]:
+    def snapshots(self) -> list[SnapshotInfo]:
         """Every tag, sorted by name and tag."""
         tags = sorted(key.removeprefix("tags/").split("/", 1) for key in self._bucket.keys("tags/"))
         return [self._info(name, tag) for name, tag in tags]
@@ -195,7 +195,7 @@ class SnapshotStore:
             if self._read_tag(name, tag)[0] == digest:
                 return False
             raise TagConflictError(
-                f"{name}:{tag} was moved by another push in the meantime; {digest} is stored, push again to tag it"
+                f"{name}:{tag} was moved by another push meanwhile; {digest} is stored, push again to tag it"
             ) from error
         return True
 

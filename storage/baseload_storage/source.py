@@ -94,7 +94,7 @@ def _cuts(real: Path, size: int) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
         length = int.from_bytes(prefix, "little")
         if len(prefix) < HEADER_LENGTH_BYTES or length > min(MAX_HEADER, size):
             raise SourceInvalidError(
-                f"{real} is not a safetensors file: its header does not fit; it may be cut off"
+                f"{real} is not a safetensors file: its header does not fit; is it cut off?"
             )
         header = prefix + file.read(length)
     try:

@@ -35,7 +35,7 @@ class Uploader:
         self.uploaded = 0
 
     def upload(self, sources: list[SourceFile]) -> tuple[File, ...]:
-        """All files of the manifest, their chunks stored. Raises SourceInvalidError if one changes meanwhile."""
+        """All files of the manifest, their chunks stored. Raises SourceInvalidError if one changes."""
         read = [self._read(source) for source in sources]
         self._flush()
         return tuple(
