@@ -61,11 +61,11 @@ def _explained(error: Exception, repo: str, revision: str | None, endpoint: str)
     from huggingface_hub import errors  # noqa: PLC0415
 
     if isinstance(error, errors.GatedRepoError):
-        return f"{repo} is gated: accept its terms on {endpoint}/{repo}, then set HF_TOKEN to a token that may read it"
-    if isinstance(error, errors.RevisionNotFoundError):
         return (
-            f"{repo} has no revision {revision}; leave it out for the newest, or name a branch, tag or commit"
+            f"{repo} is gated: accept its terms on {endpoint}/{repo}, then set HF_TOKEN to a token of yours"
         )
+    if isinstance(error, errors.RevisionNotFoundError):
+        return f"{repo} has no revision {revision}; leave it out for the newest, or name a branch or commit"
     if isinstance(error, errors.RepositoryNotFoundError):
         return f"{endpoint} has no repository {repo}, or it is private: check the name, or set HF_TOKEN"
     return f"the hub {endpoint} refused {repo}: {error}"

@@ -96,7 +96,7 @@ def _usable(target: Path) -> Iterator[None]:
         target.parent.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
-        hint = "free some space" if error.errno == errno.ENOSPC else "choose a folder that can be written"
+        hint = "free some space" if error.errno == errno.ENOSPC else "choose one that can be written"
         raise TargetUnusableError(
             f"{target} cannot be restored: {error.strerror or error}; {hint}"
         ) from error

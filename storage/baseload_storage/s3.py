@@ -115,7 +115,7 @@ class Bucket:
         pages = self._client.get_paginator("list_objects_v2")
         with self._translated(prefix):
             found = [
-                entry["Key"]
+                str(entry.get("Key"))
                 for page in pages.paginate(Bucket=self.url.bucket, Prefix=self._key(prefix))
                 for entry in page.get("Contents", ())
             ]

@@ -15,14 +15,24 @@ class S3Settings(BaseSettings):
     model_config = SettingsConfigDict(extra="forbid", populate_by_name=True)
 
     endpoint_url: str | None = Field(
-        None, validation_alias=_env("endpoint_url", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+        default=None, validation_alias=_env("endpoint_url", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
     )
-    region: str | None = Field(None, validation_alias=_env("region", "AWS_DEFAULT_REGION", "AWS_REGION"))
-    access_key: SecretStr | None = Field(None, validation_alias=_env("access_key", "AWS_ACCESS_KEY_ID"))
-    secret_key: SecretStr | None = Field(None, validation_alias=_env("secret_key", "AWS_SECRET_ACCESS_KEY"))
-    session_token: SecretStr | None = Field(None, validation_alias=_env("session_token", "AWS_SESSION_TOKEN"))
-    ca_bundle: str | None = Field(None, validation_alias=_env("ca_bundle", "AWS_CA_BUNDLE"))
-    verify_ssl: bool = Field(True, validation_alias=_env("verify_ssl", "S3_VERIFY_SSL"))
-    virtual_bucket: bool = Field(False, validation_alias=_env("virtual_bucket", "S3_USER_VIRTUAL_BUCKET"))
-    connect_timeout: float = Field(5.0, gt=0, description="seconds")
-    read_timeout: float = Field(60.0, gt=0, description="seconds")
+    region: str | None = Field(
+        default=None, validation_alias=_env("region", "AWS_DEFAULT_REGION", "AWS_REGION")
+    )
+    access_key: SecretStr | None = Field(
+        default=None, validation_alias=_env("access_key", "AWS_ACCESS_KEY_ID")
+    )
+    secret_key: SecretStr | None = Field(
+        default=None, validation_alias=_env("secret_key", "AWS_SECRET_ACCESS_KEY")
+    )
+    session_token: SecretStr | None = Field(
+        default=None, validation_alias=_env("session_token", "AWS_SESSION_TOKEN")
+    )
+    ca_bundle: str | None = Field(default=None, validation_alias=_env("ca_bundle", "AWS_CA_BUNDLE"))
+    verify_ssl: bool = Field(default=True, validation_alias=_env("verify_ssl", "S3_VERIFY_SSL"))
+    virtual_bucket: bool = Field(
+        default=False, validation_alias=_env("virtual_bucket", "S3_USER_VIRTUAL_BUCKET")
+    )
+    connect_timeout: float = Field(default=5.0, gt=0, description="seconds")
+    read_timeout: float = Field(default=60.0, gt=0, description="seconds")
