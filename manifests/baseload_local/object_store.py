@@ -24,15 +24,9 @@ HOST = "127.0.0.1"
 START_LIMIT_S = 60.0
 STOP_LIMIT_S = 10.0
 POLL_S = 0.05
-PORTS = (
-    "master.port",
-    "master.port.grpc",
-    "volume.port",
-    "volume.port.grpc",
-    "filer.port",
-    "filer.port.grpc",
-)
-S3_PORTS = ("s3.port", "s3.port.grpc")
+PARTS = ("master", "volume", "filer", "s3", "admin")
+MAX_SOCKET_PATH = 100
+"""A Unix socket's path has room for 107 bytes (unix(7)); below a longer folder the store picks its own."""
 
 
 class ObjectStore:
@@ -132,7 +126,10 @@ def _write_config(path: Path, access_key: str, secret_key: str) -> None:
 
 def _free_ports(s3_port: int | None) -> dict[str, int]:
     """One free port a name, all held open until all are found, so that none is given twice."""
-    wanted = {**dict.fromkeys(PORTS, 0), "s3.port": s3_port or 0}
+    wanted = {
+        **{f"{part}.port{kind}": 0 for part in PARTS for kind in ("", ".grpc")},
+        "s3.port": s3_port or 0,
+    }
     with ExitStack() as held:
         return {name: _bind(held.enter_context(socket.socket()), port) for name, port in wanted.items()}
 
