@@ -19,7 +19,8 @@ def replica_command(
 ) -> Command:
     """The container's command with its port and folders on this machine; a later flag wins."""
     here = (f"--host={LOOPBACK}", f"--http-port={port}", f"--model-dir={state.model(replica)}")
-    return Command(replica, (*_program(service), *service.args, *here), env, state.log(replica))
+    at_once = ("--lame-duck=0",)  # the router learns from the endpoints file, before SIGTERM is sent
+    return Command(replica, (*_program(service), *service.args, *here, *at_once), env, state.log(replica))
 
 
 def replica_env(

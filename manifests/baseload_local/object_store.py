@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -32,9 +33,10 @@ MAX_SOCKET_PATH = 100
 class ObjectStore:
     """A running store. ``process`` leads a group of its own."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", port: int) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", ports: dict[str, int]) -> None:
         self.process = process
-        self.endpoint_url = f"http://{HOST}:{port}"
+        self.endpoint_url = f"http://{HOST}:{ports['s3.port']}"
+        self._ports = set(ports.values())
 
     @classmethod
     def start(
@@ -54,7 +56,7 @@ class ObjectStore:
                 stderr=log,
                 start_new_session=True,
             )
-        store = cls(process, ports["s3.port"])
+        store = cls(process, ports)
         try:
             store._wait_until_it_answers(log_file)
         except BaseException:
@@ -71,6 +73,9 @@ class ObjectStore:
             except subprocess.TimeoutExpired:
                 kill_group(self.process.pid)
         self.process.wait()
+        for path in Path(tempfile.gettempdir()).glob("seaweedfs-*-grpc-*.sock"):
+            if int(path.stem.rpartition("-")[2]) in self._ports:  # it does not always remove its own
+                path.unlink(missing_ok=True)
 
     def _wait_until_it_answers(self, log_file: Path) -> None:
         give_up = time.monotonic() + START_LIMIT_S

@@ -24,7 +24,6 @@ from baseload_manifests.stack import ServiceSpec, Stack, load_stack
 from baseload_storage.settings import S3Settings
 
 ROUTER_GRACE_S = 10.0
-REPLICA_GRACE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +165,8 @@ class _Starter:
     async def _start_replicas(
         self, replicas: list[Replica], supervisors: list[Supervisor], client: httpx2.AsyncClient
     ) -> dict[str, dict[str, float]]:
-        self._cleanup.push_async_callback(_stop_all, supervisors, REPLICA_GRACE_S)
+        graces = [each.service.termination_grace_period for each in replicas]
+        self._cleanup.push_async_callback(_stop_all, list(zip(supervisors, graces, strict=True)))
         starts = [
             asyncio.create_task(self._start_replica(*pair, client))
             for pair in zip(replicas, supervisors, strict=True)
@@ -209,8 +209,8 @@ def store_settings(store_url: str, credentials: Credentials) -> S3Settings:
     )
 
 
-async def _stop_all(supervisors: list[Supervisor], grace: float) -> None:
-    await asyncio.gather(*(each.stop(grace) for each in supervisors))
+async def _stop_all(supervisors: list[tuple[Supervisor, float]]) -> None:
+    await asyncio.gather(*(each.stop(grace) for each, grace in supervisors))
 
 
 async def _cancel(tasks: "list[asyncio.Task[Any]]") -> None:

@@ -50,7 +50,7 @@ def test_a_replica_runs_its_manifests_command_on_this_machine(tmp_path: Path, sm
     command = replica_command(small, "small-0", 4711, {"A": "b"}, StateFolder.at(tmp_path))
     assert command.arguments[:3] == (sys.executable, "-m", "baseload_predictors")
     assert "--snapshot=s3://baseload/smollm2-135m:latest" in command.arguments
-    assert command.arguments[-3:-1] == ("--host=127.0.0.1", "--http-port=4711")
+    assert command.arguments[-4:-2] == ("--host=127.0.0.1", "--http-port=4711")
     assert command.log == tmp_path / "logs" / "small-0.log"
 
 

@@ -5,13 +5,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from baseload_client.core.attempts import Limits, Plan, Result, Send, Sleep, Slept, Target, attempts
 from baseload_client.core.breaker import BreakerConfig, Permit, Rejected, State
 from baseload_client.core.budget import BudgetConfig, RetryBudget
 from baseload_client.core.outcomes import Kind, Outcome
 from baseload_client.core.registry import BreakerRegistry
-from hypothesis import given
-from hypothesis import strategies as st
 
 ROUTER = "http://router/v1"
 SMALL, LARGE, AUTO = (Target(ROUTER, model) for model in ("small", "large", "auto"))
@@ -91,7 +92,9 @@ class World:
         return [send.target for send in self.sends]
 
     def trip(self, target: Target) -> None:
-        while not isinstance(permit := self.breakers.get(target.key, self.now).try_acquire(self.now), Rejected):
+        while not isinstance(
+            permit := self.breakers.get(target.key, self.now).try_acquire(self.now), Rejected
+        ):
             permit.failure(self.now, "connect_error")
 
 

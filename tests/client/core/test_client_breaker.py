@@ -5,12 +5,15 @@ import threading
 from dataclasses import dataclass, field
 
 import pytest
-from baseload_client.core.breaker import Breaker, BreakerConfig, Permit, Rejected, State
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-CONFIG = BreakerConfig(window=10, minimum_calls=10, open_s=30.0, half_open_calls=3, max_wait_in_half_open_s=60.0)
+from baseload_client.core.breaker import Breaker, BreakerConfig, Permit, Rejected, State
+
+CONFIG = BreakerConfig(
+    window=10, minimum_calls=10, open_s=30.0, half_open_calls=3, max_wait_in_half_open_s=60.0
+)
 
 
 def acquire(breaker: Breaker, now: float) -> Permit:
@@ -134,7 +137,8 @@ def test_repr_tells_the_state() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"failure_rate": 0.0}, {"failure_rate": 1.1}, {"window": 0}, {"open_s": -1.0}, {"windows": 3}]
+    "settings",
+    [{"failure_rate": 0.0}, {"failure_rate": 1.1}, {"window": 0}, {"open_s": -1.0}, {"windows": 3}],
 )
 def test_config_refuses_what_cannot_work(settings: dict[str, float]) -> None:
     with pytest.raises(ValidationError, match=next(iter(settings))):
@@ -183,7 +187,9 @@ class Schedule:
             self.live = [(permit, given, False) for permit, given, _ in self.live]
 
 
-@given(seed=st.integers(0, 2**32), steps=st.integers(1, 120), probes=st.integers(1, 4), window=st.integers(1, 6))
+@given(
+    seed=st.integers(0, 2**32), steps=st.integers(1, 120), probes=st.integers(1, 4), window=st.integers(1, 6)
+)
 def test_random_schedules_never_exceed_the_probes_and_never_wedge(
     seed: int, steps: int, probes: int, window: int
 ) -> None:
@@ -200,8 +206,8 @@ def test_random_schedules_never_exceed_the_probes_and_never_wedge(
                 schedule.settle(choice)
             case "advance":
                 schedule.now += choice.choice([0.5, 4.0, 8.0])
-    # Whatever is in flight hangs for ever and the target is well again. A last trip by what is in the window is
-    # allowed; after that the open time and the leases end, and calls must get through.
+    # Whatever is in flight hangs for ever and the target is well again. A last trip by what is in the
+    # window is allowed; after that the open time and the leases end, and calls must get through.
     for _ in range(2):
         schedule.now += config.open_s + config.max_wait_in_half_open_s
         for _ in range(window + probes):

@@ -1,10 +1,11 @@
 """The retry budget."""
 
 import pytest
-from baseload_client.core.budget import BudgetConfig, RetryBudget
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+
+from baseload_client.core.budget import BudgetConfig, RetryBudget
 
 
 def test_a_small_program_can_retry_from_the_reserve_and_then_not() -> None:

@@ -4,6 +4,9 @@ from datetime import UTC, datetime, timedelta, timezone
 from email.utils import format_datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from baseload_client.core.outcomes import (
     LONGEST_RETRY_AFTER_S,
     Kind,
@@ -12,8 +15,6 @@ from baseload_client.core.outcomes import (
     kind_of_status,
     retry_after,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 

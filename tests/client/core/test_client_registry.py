@@ -1,6 +1,7 @@
 """Breakers by key in bounded memory."""
 
 import pytest
+
 from baseload_client.core.breaker import BreakerConfig, Permit, State
 from baseload_client.core.registry import BreakerRegistry, TargetKey
 

@@ -1,13 +1,16 @@
 """What a caller is told."""
 
 import pytest
+
 from baseload_client.core.report import AttemptRecord, downgraded
 
 TIERS = ("small", "large")
 
 
 def tried(model: str, tier: str = "") -> AttemptRecord:
-    return AttemptRecord(model=model, endpoint="http://router/v1", sent=True, reason="server_error", tier=tier)
+    return AttemptRecord(
+        model=model, endpoint="http://router/v1", sent=True, reason="server_error", tier=tier
+    )
 
 
 @pytest.mark.parametrize(
@@ -32,7 +35,9 @@ def test_downgraded_means_a_higher_tier_was_asked_for_or_tried(
 
 
 def test_attempt_reads_as_a_sentence() -> None:
-    record = AttemptRecord(model="small", endpoint="http://a/v1", sent=True, reason="server_error", status=503)
+    record = AttemptRecord(
+        model="small", endpoint="http://a/v1", sent=True, reason="server_error", status=503
+    )
     assert str(record) == "small at http://a/v1: status 503, server_error"
     assert str(AttemptRecord(model="", endpoint="http://a/v1", sent=True, reason="timeout")) == (
         "request at http://a/v1: timeout"
