@@ -16,7 +16,12 @@ from openai._models import FinalRequestOptions
 from openai._streaming import ServerSentEvent, SSEDecoder
 
 from baseload_client.core.report import Resilience
-from baseload_client.errors import AllTargetsFailedError, BaseloadClientError
+from baseload_client.errors import (
+    AllTargetsFailedError,
+    BaseloadClientError,
+    StreamTimeoutError,
+    StreamTruncatedError,
+)
 from baseload_client.exchange import RESILIENCE_EXTENSION, TOTAL_EXTENSION
 
 
@@ -95,9 +100,7 @@ def api_error(error: BaseloadClientError, request: httpx2.Request) -> openai.API
 def _explained() -> Iterator[None]:
     try:
         yield
-    except BaseloadClientError as error:
-        if not isinstance(error, httpx2.RequestError):
-            raise
+    except (StreamTimeoutError, StreamTruncatedError) as error:
         raise api_error(error, error.request) from error
 
 

@@ -76,11 +76,11 @@ class Router:
         return error.openai_body() if self._bases else error.kserve_body()
 
     def _readiness(self, client: ClientConnection) -> None:
-        lacking = self._directory.without_endpoint()
+        """Ready while any service can serve: one tier that is down must not take the others along."""
         if self.draining:
             client.reply_error(NotReadyError("the router is draining"))
-        elif lacking:
-            client.reply_error(NotReadyError(f"no ready endpoint for {', '.join(lacking)}"))
+        elif not any(self._directory.endpoints()):
+            client.reply_error(NotReadyError("no service has a ready endpoint"))
         else:
             client.reply(200, _JSON, b'{"status":"ready"}')
 

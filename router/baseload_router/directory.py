@@ -49,10 +49,6 @@ class Directory:
         """Take over a new endpoints file."""
         self._set_all(listed.services)
 
-    def without_endpoint(self) -> list[str]:
-        """The services that cannot serve now."""
-        return [service.name for service in self._services.values() if not service.endpoints]
-
     def endpoints(self) -> Iterator[tuple[Service, Endpoint]]:
         """Every endpoint known now."""
         for service in self._services.values():

@@ -33,7 +33,6 @@ def push(
     """Push a model and tag it. Only what the store lacks is uploaded."""
     target = parse_ref(ref)
     store = SnapshotStore.open(str(target.bucket), settings_for(state))
-    store.ensure_bucket()
     with byte_progress(f"push {source}") as progress:
         result = _send(store, source, target, allow_pickle=allow_pickle, progress=progress)
     told = "already there" if result.already_there else f"{result.bytes_uploaded / 1e6:.1f} MB uploaded"

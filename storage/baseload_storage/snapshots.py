@@ -93,8 +93,8 @@ class SnapshotStore:
 
         Raises SourceInvalidError, StoreUnsafeError, TagConflictError, or what the store refuses.
         """
-        self._require_conditional_writes()
         sources = scan(folder, allow_pickle=allow_pickle)
+        self._require_conditional_writes()
         total = sum(source.size for source in sources)
         uploader = Uploader(self._bucket, self._known_chunks(name), progress, total)
         files = uploader.upload(sources)

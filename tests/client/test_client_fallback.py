@@ -122,6 +122,36 @@ def test_auto_skips_the_tier_that_the_failing_reply_names(
     assert report.downgraded
 
 
+def test_report_is_an_attribute_of_every_answer_and_part_of_no_dump(
+    upstream: FakeUpstream, make_client: MakeClient
+) -> None:
+    completion = make_client(upstream.base_url).chat.completions.create(model="small", **ASK)
+    assert completion.resilience == resilience_of(completion)  # type: ignore[attr-defined]  # set at run time
+    assert "resilience" not in completion.model_dump()
+    assert "resilience" not in completion.model_dump_json()
+
+
+def test_answers_of_other_clients_have_no_report(upstream: FakeUpstream) -> None:
+    with openai.OpenAI(base_url=upstream.base_url, api_key="x") as client:
+        assert resilience_of(client.chat.completions.create(model="small", **ASK)) is None
+        raw = client.chat.completions.with_raw_response.create(model="small", **ASK)
+        assert resilience_of(raw) is None
+        assert resilience_of(raw.http_response) is None
+    assert resilience_of("text") is None
+
+
+def test_any_httpx2_client_finds_the_report_on_its_response(
+    upstream: FakeUpstream, clock: VirtualClock
+) -> None:
+    transport = ResilientTransport(base_url=upstream.base_url, clock=clock, budget=RetryBudget())
+    with httpx2.Client(transport=transport) as http:
+        reply = http.post(upstream.base_url + "/completions", json={"model": "small"})
+    report = resilience_of(reply)
+    assert report is not None
+    assert report.tier_served == "small"
+    assert reply.elapsed.total_seconds() > 0
+
+
 @pytest.mark.parametrize("status", [400, 401, 404, 422])
 def test_business_errors_are_passed_on_at_once(
     upstream: FakeUpstream, make_client: MakeClient, status: int
@@ -178,7 +208,7 @@ def test_silent_target_times_out_and_the_next_one_answers(
     upstream: FakeUpstream, make_client: MakeClient
 ) -> None:
     upstream.script(Hang())
-    client = make_client(upstream.base_url, attempt_timeout_s=0.05)
+    client = make_client(upstream.base_url, attempt_timeout_s=0.3)
     assert (
         client.chat.completions.create(model="small", **ASK).choices[0].message.content == "reply from large"
     )

@@ -47,11 +47,11 @@ def test_nothing_is_known_until_the_file_is_there(
 ) -> None:
     watch.poll()
     watch.poll()
-    assert directory.without_endpoint() == ["small-predictor", "elsewhere"]
+    assert list(directory.endpoints()) == []
     assert [record.message for record in caplog.records] == ["endpoints file cannot be read"]
     write(path, {"small-predictor": ["http://127.0.0.1:1"]})
     watch.poll()
-    assert directory.without_endpoint() == []
+    assert {service.name for service, _ in directory.endpoints()} == {"small-predictor", "elsewhere"}
 
 
 def test_a_service_is_found_by_its_first_label_and_an_unlisted_one_by_its_own_host(

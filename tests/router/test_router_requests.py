@@ -150,9 +150,11 @@ async def test_models_are_not_waited_for_when_the_client_has_left(router: Any, s
 async def test_readiness_follows_endpoints_and_draining(router: Any, small: FakeUpstream) -> None:
     assert (await router.client.get("/readyz")).status_code == 200
     router.set_endpoints({"small-predictor": [small.url], "large-predictor": []})
+    assert (await router.client.get("/readyz")).status_code == 200, "one tier down leaves the other"
+    router.set_endpoints({"small-predictor": [], "large-predictor": []})
     answer = await router.client.get("/readyz")
     assert answer.status_code == 503
-    assert answer.json()["error"]["message"] == "no ready endpoint for large-predictor"
+    assert answer.json()["error"]["message"] == "no service has a ready endpoint"
     router.set_endpoints({"small-predictor": [small.url]})
     router.router.draining = True
     answer = await router.client.get("/readyz")

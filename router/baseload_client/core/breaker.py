@@ -17,8 +17,8 @@ open breaker, and a failure from before the recovery cannot trip a healthy one. 
 harmless.
 
 A breaker that several threads share needs a ``guard`` that lets one of them in at a time:
-``threading.RLock``, re-entrant because the garbage collector may close an abandoned call, and so settle its permit, at any
-moment. Within one thread, asyncio included, it needs none.
+``threading.RLock``, re-entrant because the garbage collector may close an abandoned call, and so settle its
+permit, at any moment. Within one thread, asyncio included, it needs none.
 """
 
 from collections import deque

@@ -123,16 +123,20 @@ class FakeUpstream:
     def start(self) -> None:
         """Binds the port and serves from a thread of its own. A restart takes the same port again."""
         self._loop = asyncio.new_event_loop()
-        self._server = self._loop.run_until_complete(
-            self._loop.create_server(lambda: Connection(self._serve), "127.0.0.1", self._port)
-        )
-        self._port = self._server.sockets[0].getsockname()[1]
         self._thread = threading.Thread(target=self._loop.run_forever, name="fake-upstream", daemon=True)
         self._thread.start()
+        try:
+            asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(PATIENCE_S)
+        except OSError:
+            self._end_thread()
+            raise
 
     def stop(self) -> None:
         """Drops every connection and frees the port; connecting is refused from now on."""
         asyncio.run_coroutine_threadsafe(self._shut_down(), self._loop).result(PATIENCE_S)
+        self._end_thread()
+
+    def _end_thread(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(PATIENCE_S)
         self._loop.close()
@@ -154,6 +158,12 @@ class FakeUpstream:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await asyncio.to_thread(self.stop)
+
+    async def _listen(self) -> None:
+        self._server = await self._loop.create_server(
+            lambda: Connection(self._serve), "127.0.0.1", self._port
+        )
+        self._port = self._server.sockets[0].getsockname()[1]
 
     async def _shut_down(self) -> None:
         self._server.close()

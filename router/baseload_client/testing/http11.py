@@ -13,6 +13,10 @@ class ClientLeftError(Exception):
     """The client closed the connection, or the server is stopping."""
 
 
+class UnreadableRequestError(Exception):
+    """The request is no HTTP that this server reads; the message goes to the client with a 400."""
+
+
 class Connection(asyncio.StreamReaderProtocol):
     """Reads requests and writes replies; ``gone`` is set the moment the client leaves."""
 
@@ -29,6 +33,8 @@ class Connection(asyncio.StreamReaderProtocol):
             await serve(self)
         except ClientLeftError:
             pass
+        except UnreadableRequestError as error:
+            self.send_whole(400, {"connection": "close"}, f"fake upstream: {error}")
         finally:
             writer.close()
 
@@ -42,7 +48,7 @@ class Connection(asyncio.StreamReaderProtocol):
         self.gone.set()
 
     async def read_request(self) -> tuple[str, str, dict[str, str], bytes]:
-        """Method, path with query, headers with lower-case names, body. Raises ClientLeftError at the end."""
+        """Method, path with query, headers by lower-case name, body. Raises ClientLeftError at the end."""
         try:
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             line, *fields = head.rstrip().split("\r\n")
@@ -51,6 +57,8 @@ class Connection(asyncio.StreamReaderProtocol):
             return method, path, headers, await self._read_body(headers)
         except (asyncio.IncompleteReadError, ConnectionError) as left:
             raise ClientLeftError from left
+        except (ValueError, asyncio.LimitOverrunError) as error:
+            raise UnreadableRequestError(str(error)) from error
 
     async def _read_body(self, headers: Mapping[str, str]) -> bytes:
         if headers.get("transfer-encoding") != "chunked":
@@ -109,7 +117,7 @@ class Connection(asyncio.StreamReaderProtocol):
 
 def _checked(size: int) -> int:
     if size > MAX_BODY_BYTES:
-        raise ValueError(f"a request body of {size} bytes is over the fake upstream's {MAX_BODY_BYTES}")
+        raise ValueError(f"a body of {size} bytes is over the limit of {MAX_BODY_BYTES}")
     return size
 
 

@@ -1,5 +1,7 @@
 """The fake upstream, seen by an unmodified OpenAI SDK and by plain HTTP."""
 
+import socket
+
 import httpx2
 import openai
 import pytest
@@ -87,7 +89,7 @@ def test_body_in_chunks_and_body_that_is_no_json_are_recorded(upstream: FakeUpst
 def test_gate_holds_the_reply_back(upstream: FakeUpstream) -> None:
     before, between = Gate(), Gate()
     upstream.script(Reply(gate=before), Reply(tokens=["a", "b"], gate=between, gate_after=1))
-    with pytest.raises(httpx2.ReadTimeout), httpx2.Client(timeout=0.05) as http:
+    with pytest.raises(httpx2.ReadTimeout), httpx2.Client(timeout=httpx2.Timeout(5, read=0.05)) as http:
         http.post(upstream.base_url + "/completions", json={})
     assert upstream.requests[0].wait_disconnected()
     before.open()
@@ -103,15 +105,15 @@ def test_gate_holds_the_reply_back(upstream: FakeUpstream) -> None:
 @pytest.mark.parametrize("clean", [True, False])
 def test_cut_ends_the_stream_with_or_without_a_proper_end(upstream: FakeUpstream, clean: bool) -> None:
     upstream.script(CutAfter(events=2, clean=clean))
-    received: list[str] = []
+    lines: list[str] = []
     with httpx2.stream("POST", upstream.base_url + "/completions", json={"stream": True}) as reply:
         if clean:
-            received += [line for line in reply.iter_lines() if line]
+            lines.extend(reply.iter_lines())
         else:
             with pytest.raises(httpx2.RemoteProtocolError):
-                received.extend(reply.iter_lines())
+                lines.extend(reply.iter_lines())
     assert upstream.requests[0].answered.wait(5)
-    assert len(received) == (2 if clean else 0)
+    assert len([line for line in lines if line]) == 2
     assert not upstream.requests[0].disconnected.is_set()
 
 
@@ -139,6 +141,8 @@ def test_stopped_upstream_refuses_connections_and_starts_again_on_its_port() -> 
         post(upstream)
     with FakeUpstream(port=port) as again:
         assert post(again).status_code == 200
+        with pytest.raises(OSError, match="in use"):
+            FakeUpstream(port=port).start()
 
 
 async def test_async_use_and_waiting_for_requests() -> None:
@@ -149,7 +153,20 @@ async def test_async_use_and_waiting_for_requests() -> None:
             await upstream.arrived(2, timeout=0.01)
 
 
-def test_body_over_the_bound_is_not_read(upstream: FakeUpstream) -> None:
-    with pytest.raises(httpx2.TransportError):
-        httpx2.post(upstream.base_url + "/completions", headers={"content-length": str(2**40)}, content=b"x")
+@pytest.mark.parametrize(
+    ("head", "reason"),
+    [
+        (b"POST / HTTP/1.1\r\ncontent-length: 1099511627776\r\n\r\n", b"over the limit"),
+        (b"POST / HTTP/1.1\r\ncontent-length: many\r\n\r\n", b"invalid literal"),
+        (b"nonsense\r\n\r\n", b"not enough values"),
+    ],
+)
+def test_unreadable_request_gets_a_400_that_says_why(
+    upstream: FakeUpstream, head: bytes, reason: bytes
+) -> None:
+    with socket.create_connection(("127.0.0.1", upstream.port), timeout=5) as connection:
+        connection.sendall(head)
+        reply = b"".join(iter(lambda: connection.recv(4096), b""))
+    assert reply.startswith(b"HTTP/1.1 400 ")
+    assert reason in reply
     assert upstream.requests == []
