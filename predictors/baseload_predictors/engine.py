@@ -81,7 +81,8 @@ def _parse(flags: list[str]) -> Namespace:
     from vllm.entrypoints.openai.cli_args import make_arg_parser, validate_parsed_serve_args  # noqa: PLC0415
     from vllm.utils.argparse_utils import FlexibleArgumentParser  # noqa: PLC0415
 
-    args: Namespace = make_arg_parser(FlexibleArgumentParser()).parse_args(flags)
+    args = Namespace()
+    make_arg_parser(FlexibleArgumentParser()).parse_args(flags, args)
     validate_parsed_serve_args(args)
     return args
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import typer
+from openai import Stream
+from openai.types.chat import ChatCompletionChunk
 
 from baseload_client import Client, resilience_of
 
@@ -51,17 +53,28 @@ def put_question(url: str, question: str, model: str = "auto", max_tokens: int =
             stream=True,
             stream_options={"include_usage": True},
         )
-        pieces, first, tokens, served = [], 0.0, 0, ""
-        for chunk in stream:
-            served = chunk.model
-            tokens = chunk.usage.completion_tokens if chunk.usage else tokens
-            piece = chunk.choices[0].delta.content if chunk.choices else None
-            if piece:
-                first = first or time.monotonic()
-                pieces.append(piece)
-        end = time.monotonic()
+        return _collect(stream, begin)
+
+
+def _collect(stream: Stream[ChatCompletionChunk], begin: float) -> Answer:
+    pieces: list[str] = []
+    first, tokens, model = 0.0, 0, ""
+    for chunk in stream:
+        model = chunk.model
+        tokens = chunk.usage.completion_tokens if chunk.usage else tokens
+        piece = chunk.choices[0].delta.content if chunk.choices else None
+        if piece:
+            first = first or time.monotonic()
+            pieces.append(piece)
+    end = time.monotonic()
+    told = resilience_of(stream)
     return Answer(
-        "".join(pieces), resilience_of(stream).tier_served, served, first - begin, end - begin, tokens
+        text="".join(pieces),
+        tier=told.tier_served if told else "",
+        model=model,
+        ttft=(first or end) - begin,
+        seconds=end - begin,
+        tokens=tokens,
     )
 
 

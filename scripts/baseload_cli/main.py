@@ -3,6 +3,7 @@
 import sys
 
 import typer
+from openai import OpenAIError
 
 from baseload_cli import ask, snapshot, up
 from baseload_cli.console import complain
@@ -26,6 +27,6 @@ app.add_typer(snapshot.app, name="snapshot")
 def main() -> None:
     try:
         app()
-    except (LocalError, ManifestError, StorageError) as error:
+    except (LocalError, ManifestError, StorageError, OpenAIError) as error:
         complain(error)
         sys.exit(1)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.waiting import until
 
 from baseload_local.core.restarts import RestartPolicy
 from baseload_local.errors import ProcessFailedError
 from baseload_local.process import Child, Command, kill_leftovers, last_words, start_time
 from baseload_local.supervisor import Supervisor
+from support.waiting import until
 
 SLEEPER = "import time; time.sleep(600)"
 WITH_GRANDCHILD = f"""

@@ -10,7 +10,6 @@ import httpx2
 import pytest
 import pytest_asyncio
 from prometheus_client import CollectorRegistry
-from support.waiting import until
 from vllm.entrypoints.openai.engine.protocol import ErrorInfo, ErrorResponse
 
 from baseload_local.process import free_port
@@ -21,6 +20,7 @@ from baseload_predictors.main import read_settings
 from baseload_predictors.metrics import PredictorMetrics
 from baseload_predictors.model import BaseloadModel
 from baseload_predictors.server import PredictorServer
+from support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
