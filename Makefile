@@ -16,7 +16,7 @@ INSTALL := $(BIN)/uv pip install --quiet --no-deps $(if $(TORCH_INDEX),--extra-i
 COMPILE := $(BIN)/uv pip compile --quiet --no-header --no-annotate --python-version 3.11 \
 	--python-platform x86_64-manylinux_2_28 --extra local --extra predictor-cpu pyproject.toml requirements/cpu.in
 
-.PHONY: help up down test test-unit soak check bench lock clean
+.PHONY: help up down test test-unit check bench lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -28,11 +28,11 @@ down: ## stop a stack that runs in the background
 	@$(BIN)/baseload down
 
 test: $(VENV)/.installed-dev ## set everything up and run every test, real vLLM included
-	@$(BIN)/python -m pytest -m "not e2e and not soak" --cov --cov-report=term:skip-covered
-	@$(BIN)/python -m pytest -m "e2e and not soak"
+	@$(BIN)/python -m pytest -m "not e2e" --cov --cov-report=term:skip-covered
+	@$(BIN)/python -m pytest -m "e2e"
 
 test-unit: $(VENV)/.installed-dev ## the tests that need no model: a minute or two
-	@$(BIN)/python -m pytest -m "not e2e and not soak" --cov --cov-report=term:skip-covered
+	@$(BIN)/python -m pytest -m "not e2e" --cov --cov-report=term:skip-covered
 
 check: $(VENV)/.installed-dev ## format, lint, types, import rules, YAML, Dockerfiles
 	@$(BIN)/ruff format --check .
