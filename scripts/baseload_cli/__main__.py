@@ -1,5 +1,5 @@
 """``python -m baseload_cli``."""
 
-from baseload_cli.main import main
+from baseload_cli.entry import main
 
 main()

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from baseload_local.object_store import ObjectStore
 from baseload_local.process import free_port
+from baseload_local.stack import store_settings
+from baseload_local.state import StateFolder
+from baseload_storage.core.ref import BucketUrl
+from baseload_storage.s3 import Bucket
+from baseload_storage.settings import S3Settings
+from baseload_storage.snapshots import SnapshotStore
 from support.stack import ROOT, baseload
 
 
@@ -48,7 +55,7 @@ def spoil(manifests: Path, file: str, old: str, new: str) -> None:
             "overlays/local/services.yaml",
             "--snapshot=s3://baseload/",
             "--snapshot=s3:/baseload/",
-            ("--snapshot",),
+            ("name a snapshot",),
         ),
     ],
 )
@@ -98,6 +105,42 @@ def test_a_missing_snapshot_stops_the_start_and_leaves_nothing(manifests: Path, 
     assert "baseload snapshot push" in refused.stderr
     assert not (state / "stack.json").exists()
     assert baseload("down", f"--state={state}").returncode == 1
+
+
+@pytest.mark.store
+def test_a_corrupt_snapshot_stops_the_start_and_leaves_nothing(manifests: Path, tmp_path: Path) -> None:
+    state = StateFolder.at(tmp_path / "state")
+    state.create()
+    keys = state.credentials()
+    store = ObjectStore.start(
+        state.store, state.log("object-store"), access_key=keys.access_key, secret_key=keys.secret_key
+    )
+    try:
+        _push_and_corrupt(store_settings(store.endpoint_url, keys), tmp_path / "model")
+    finally:
+        store.stop()
+    for service in ("small", "large"):
+        spoil(manifests, "overlays/local/services.yaml", "smollm2-135m:latest", f"broken:{service}")
+    folder = str(manifests / "overlays" / "local")
+    refused = baseload("up", folder, f"--state={state.root}", f"--port={free_port()}")
+    assert refused.returncode == 1
+    assert "broken" in refused.stderr
+    assert "digest" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert list((state.root / "models").glob("*/*")) == []
+    assert state.read_stack() is None
+
+
+def _push_and_corrupt(settings: S3Settings, model: Path) -> None:
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    bucket = Bucket(BucketUrl("baseload"), settings)
+    bucket.ensure()
+    for tag in ("small", "large"):
+        SnapshotStore(bucket).push_folder(model, "broken", tag)
+    for key in bucket.keys("packs/"):
+        stored = bucket.get(key)
+        bucket.put_over(key, b"[" + stored.data[1:], stored.etag)
 
 
 @pytest.mark.parametrize(

@@ -283,6 +283,7 @@ def test_64_threads_send_exactly_three_probes(
         thread.start()
     for _ in range(61):
         assert rejected.acquire(timeout=10)
+    upstream.wait_for(13)
     probes = len(upstream.requests) - 10
     upstream.stop()
     for thread in threads:

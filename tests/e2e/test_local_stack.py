@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from baseload_client import Client, ClientPolicy, resilience_of
 from baseload_local.process import free_port
-from support.stack import RunningStack, baseload, run_stack
+from support.stack import UP_LIMIT_S, RunningStack, baseload, run_stack
 from support.waiting import until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.store]
@@ -214,3 +214,19 @@ def test_ctrl_c_leaves_no_process(stack: RunningStack) -> None:
     assert "stopped; no process is left" in stack.output.read_text()
     assert not (stack.state / "stack.json").exists()
     assert baseload("status", f"--state={stack.state}").returncode == 1
+
+
+def test_detached_it_returns_once_it_answers_and_down_ends_it(stack: RunningStack) -> None:
+    """A second start from the same state folder: the snapshot and the restored weights are still there."""
+    state = f"--state={stack.state}"
+    started = baseload("up", "--detach", state, f"--port={stack.port}", limit=UP_LIMIT_S)
+    assert started.returncode == 0, started.stdout + started.stderr
+    assert "Paris" in started.stdout
+    assert "convert" not in started.stdout
+    processes = [psutil.Process(part["pid"]) for part in stack.record()["processes"]]
+    assert "small-0" in baseload("status", state).stdout
+    assert "Paris" in baseload("ask", f"--url={stack.url}", "--model=large").stdout
+    stopped = baseload("down", state)
+    assert stopped.returncode == 0, stopped.stderr
+    _, alive = psutil.wait_procs(processes, timeout=10)
+    assert alive == []
