@@ -44,7 +44,7 @@ check: $(VENV)/.installed-dev ## format, lint, types, import rules, YAML, Docker
 	@$(BIN)/hadolint predictors/Dockerfile router/Dockerfile
 
 bench: $(VENV)/.installed-dev ## the quick form of every benchmark
-	@for script in scripts/bench/*.py; do echo "== $$script"; $(BIN)/python $$script --quick || exit 1; done
+	@for script in scripts/bench/[!_]*.py; do echo "== $$script"; $(BIN)/python $$script --quick || exit 1; done
 
 lock: $(BIN)/uv ## resolve requirements/*.lock anew
 	$(COMPILE) --output-file requirements/cpu.lock
