@@ -19,12 +19,16 @@ class Inventory:
 
     def update(self, supervisor: Supervisor, name: str, url: str) -> None:
         if supervisor.pid is not None:
-            self.set(name, supervisor.pid, ready=supervisor.ready, url=url, restarts=supervisor.restarts)
-
-    def set(self, name: str, pid: int, *, ready: bool, url: str, restarts: int = 0) -> None:
-        part = {"pid": pid, "started": start_time(pid), "ready": ready, "url": url, "restarts": restarts}
-        self._parts[name] = {"name": name, **part, "log": str(self._state.log(name))}
-        self._write()
+            self._parts[name] = {
+                "name": name,
+                "pid": supervisor.pid,
+                "started": start_time(supervisor.pid),
+                "ready": supervisor.ready,
+                "restarts": supervisor.restarts,
+                "url": url,
+                "log": str(self._state.log(name)),
+            }
+            self._write()
 
     def announce(self) -> None:
         """The whole stack has answered."""

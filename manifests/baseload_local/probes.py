@@ -6,10 +6,10 @@ from prometheus_client.parser import text_string_to_metric_families
 PROBE_TIMEOUT_S = 2.0
 
 
-async def is_ready(client: httpx2.AsyncClient, url: str) -> bool:
-    """Whether ``GET url`` answers 200. Anything else, silence included, is no."""
+async def is_ready(client: httpx2.AsyncClient, url: str, status: int = 200) -> bool:
+    """Whether ``GET url`` answers with ``status``. Anything else, silence included, is no."""
     try:
-        return (await client.get(url, timeout=PROBE_TIMEOUT_S)).status_code == 200
+        return (await client.get(url, timeout=PROBE_TIMEOUT_S)).status_code == status
     except httpx2.TransportError:
         return False
 

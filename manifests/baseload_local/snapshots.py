@@ -11,7 +11,6 @@ from baseload_local.process import Child, Command
 from baseload_local.report import Report
 from baseload_local.state import StateFolder
 from baseload_storage.core.ref import SnapshotRef
-from baseload_storage.restore import parse_ref
 from baseload_storage.settings import S3Settings
 from baseload_storage.snapshots import SnapshotStore
 
@@ -21,7 +20,7 @@ async def ensure_snapshots(
 ) -> None:
     """Make the sample snapshot if it is named and missing. Raises MissingSnapshotError for any other."""
     for ref in sorted(set(refs)):
-        await _ensure(parse_ref(ref), settings, state, report)
+        await _ensure(SnapshotRef.parse(ref), settings, state, report)
 
 
 async def _ensure(ref: SnapshotRef, settings: S3Settings, state: StateFolder, report: Report) -> None:

@@ -1,6 +1,7 @@
 """The local stack: object store, snapshots, predictors, router; started in that order, stopped in reverse."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -13,7 +14,13 @@ from pydantic import SecretStr
 from baseload_local.commands import LOOPBACK, replica_command, replica_env, router_command
 from baseload_local.endpoints import EndpointsFile
 from baseload_local.inventory import Inventory
-from baseload_local.object_store import ObjectStore
+from baseload_local.object_store import (
+    UNSIGNED_STATUS,
+    endpoint_url,
+    free_ports,
+    remove_sockets,
+    store_command,
+)
 from baseload_local.probes import cold_start, is_ready
 from baseload_local.process import Command, free_port, kill_leftovers, require_free
 from baseload_local.report import Report
@@ -24,6 +31,9 @@ from baseload_manifests.stack import ServiceSpec, Stack, load_stack
 from baseload_storage.settings import S3Settings
 
 ROUTER_GRACE_S = 10.0
+STORE_GRACE_S = 10.0
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,29 +121,29 @@ class _Starter:
 
     async def start(self) -> Running:
         client = await self._cleanup.enter_async_context(httpx2.AsyncClient())
-        store_url = await self._start_store()
+        store_url, store = await self._start_store(client)
         await self._ensure_snapshots(store_url)
         replicas, supervisors = self._replicas(store_url, client)
         with self._report.step(f"start {len(replicas)} predictors and wait until each answers"):
             cold_starts = await self._start_replicas(replicas, supervisors, client)
-        supervisors.append(await self._start_router(client))
-        keepers = [asyncio.create_task(part.keep()) for part in supervisors]
-        self._cleanup.push_async_callback(_cancel, keepers)
+        router = await self._start_router(client)
+        self._keep([store, *supervisors, router])
         return Running(self._url, store_url, self._state.root, cold_starts, self._inventory.announce)
 
-    async def _start_store(self) -> str:
-        keys = self._credentials
+    async def _start_store(self, client: httpx2.AsyncClient) -> tuple[str, Supervisor]:
+        ports = free_ports()
+        url = endpoint_url(ports)
+        command = store_command(self._state.store, self._state.log("object-store"), self._credentials, ports)
+        store = Supervisor(
+            lambda: command,
+            lambda: is_ready(client, url, UNSIGNED_STATUS),
+            lambda: self._inventory.update(store, "object-store", url),
+        )
+        self._cleanup.callback(remove_sockets, ports)
+        self._cleanup.push_async_callback(store.stop, STORE_GRACE_S)
         with self._report.step("start the object store (SeaweedFS)"):
-            store = await asyncio.to_thread(
-                ObjectStore.start,
-                self._state.store,
-                self._state.log("object-store"),
-                access_key=keys.access_key,
-                secret_key=keys.secret_key,
-            )
-        self._cleanup.push_async_callback(asyncio.to_thread, store.stop)
-        self._inventory.set("object-store", store.process.pid, ready=True, url=store.endpoint_url)
-        return store.endpoint_url
+            await store.start()
+        return url, store
 
     async def _ensure_snapshots(self, store_url: str) -> None:
         refs = [service.snapshot for service in self._manifests.services if service.snapshot]
@@ -185,6 +195,12 @@ class _Starter:
         self._report.note(f"{replica.name} answers; seconds: {times}")
         return replica.name, phases
 
+    def _keep(self, parts: list[Supervisor]) -> None:
+        keepers = [asyncio.create_task(part.keep()) for part in parts]
+        for keeper in keepers:
+            keeper.add_done_callback(_tell_failure)
+        self._cleanup.push_async_callback(_cancel, keepers)
+
     async def _start_router(self, client: httpx2.AsyncClient) -> Supervisor:
         write_json(self._state.graph, self._manifests.graph_document)
         command = router_command(self._state, self._options.host, self._options.port)
@@ -211,6 +227,11 @@ def store_settings(store_url: str, credentials: Credentials) -> S3Settings:
 
 async def _stop_all(supervisors: list[tuple[Supervisor, float]]) -> None:
     await asyncio.gather(*(each.stop(grace) for each, grace in supervisors))
+
+
+def _tell_failure(keeper: "asyncio.Task[None]") -> None:
+    if not keeper.cancelled() and keeper.exception() is not None:
+        log.error("a part is no longer supervised", exc_info=keeper.exception())
 
 
 async def _cancel(tasks: "list[asyncio.Task[Any]]") -> None:

@@ -10,7 +10,7 @@ from baseload_cli.progress import Callback, byte_progress
 from baseload_cli.store import STATE_HELP, settings_for
 from baseload_local.state import DEFAULT_STATE
 from baseload_storage.core.ref import SnapshotRef
-from baseload_storage.restore import parse_ref, restore
+from baseload_storage.restore import restore
 from baseload_storage.snapshots import PushResult, SnapshotStore
 
 app = typer.Typer(help="Push, pull and list model snapshots in object storage.", no_args_is_help=True)
@@ -31,7 +31,7 @@ def push(
     state: State = DEFAULT_STATE,
 ) -> None:
     """Push a model and tag it. Only what the store lacks is uploaded."""
-    target = parse_ref(ref)
+    target = SnapshotRef.parse(ref)
     store = SnapshotStore.open(str(target.bucket), settings_for(state))
     with byte_progress(f"push {source}") as progress:
         result = _send(store, source, target, allow_pickle=allow_pickle, progress=progress)
@@ -69,7 +69,7 @@ def list_(bucket: Bucket, state: State = DEFAULT_STATE, as_json: AsJson = False)
 @app.command()
 def show(ref: Ref, state: State = DEFAULT_STATE) -> None:
     """Print a snapshot's manifest as JSON."""
-    target = parse_ref(ref)
+    target = SnapshotRef.parse(ref)
     typer.echo(SnapshotStore.open(str(target.bucket), settings_for(state)).show(target).encode().decode())
 
 

@@ -14,6 +14,12 @@ class ReferenceInvalidError(StorageError):
     status = 400
 
 
+class SettingsInvalidError(StorageError):
+    """A setting, or the environment variable that gives it, cannot be used."""
+
+    status = 400
+
+
 class SourceInvalidError(StorageError):
     """The folder or repository to push cannot be taken: missing, empty, pickles, links that leave it."""
 
@@ -31,6 +37,10 @@ class StoreUnreachableError(StorageError):
 
     status = 503
     retryable = True
+
+
+class TransferCutError(StoreUnreachableError):
+    """The store broke off in the middle of an answer."""
 
 
 class AccessDeniedError(StorageError):
@@ -51,6 +61,10 @@ class SnapshotMissingError(StorageError):
 
 class SnapshotCorruptError(StorageError):
     """What the store holds is not what the digest says; nothing of it is kept."""
+
+
+class SnapshotIncompleteError(StorageError):
+    """A pack that the manifest names is gone from the store."""
 
 
 class TagConflictError(StorageError):
@@ -76,3 +90,7 @@ class PreconditionFailedError(StorageError):
 
 class ObjectMissingError(StorageError):
     status = 404
+
+
+class ObjectShortError(StorageError):
+    """An object ends before the range that was asked for."""

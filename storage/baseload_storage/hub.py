@@ -2,12 +2,26 @@
 
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from baseload_storage.errors import HubError, ReferenceInvalidError
+from baseload_storage.errors import HubError, ReferenceInvalidError, SourceInvalidError
+from baseload_storage.source import PICKLES, is_pickle
 
 _URI = re.compile(r"hf://(?P<repo>[A-Za-z0-9._-]+/[A-Za-z0-9._-]+)(?:@(?P<revision>[A-Za-z0-9._/-]+))?")
+_EVERY_PICKLE = [f"*{suffix}" for suffix in sorted(PICKLES)]
+_BOOKKEEPING = ".cache"
+"""huggingface_hub keeps notes about its downloads beside the files."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    """Glob patterns of the files to fetch; None allows all."""
+
+    allow: list[str] | None
+    ignore: list[str]
 
 
 def download(
@@ -15,62 +29,89 @@ def download(
     folder: Path,
     allow_patterns: Sequence[str] | None = None,
     ignore_patterns: Sequence[str] | None = None,
+    *,
+    allow_pickle: bool = False,
 ) -> str:
     """Fetch ``hf://org/name[@revision]`` into ``folder``. Returns its origin, ``hf://org/name@COMMIT``.
 
     The hub's address and token come from HF_ENDPOINT and HF_TOKEN, as everywhere. Raises
-    ReferenceInvalidError or HubError.
+    ReferenceInvalidError, SourceInvalidError (nothing but pickles) or HubError.
     """
     match = _URI.fullmatch(uri)
     if match is None:
         raise ReferenceInvalidError(
             f"{uri!r} is no hub repository; write hf://org/name or hf://org/name@revision"
         )
-    return _download(match["repo"], match["revision"], folder, allow_patterns, ignore_patterns)
+    selection = _Selection(
+        list(allow_patterns) if allow_patterns else None, [*(ignore_patterns or ()), f"{_BOOKKEEPING}/*"]
+    )
+    return _download(match["repo"], match["revision"], folder, selection, allow_pickle)
 
 
 def _download(
-    repo: str,
-    revision: str | None,
-    folder: Path,
-    allow_patterns: Sequence[str] | None,
-    ignore_patterns: Sequence[str] | None,
+    repo: str, revision: str | None, folder: Path, selection: _Selection, allow_pickle: bool
 ) -> str:
     from huggingface_hub import HfApi  # noqa: PLC0415 - a second, which a restore does not need
-    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled  # noqa: PLC0415
 
     api = HfApi()
-    try:
-        commit = api.model_info(repo, revision=revision).sha
+    with _explained(repo, revision, api.endpoint):
+        info = api.model_info(repo, revision=revision)
+        names = [sibling.rfilename for sibling in info.siblings or ()]
+        if not allow_pickle:
+            selection = _without_pickles(repo, names, selection)
         api.snapshot_download(
             repo,
-            revision=commit,
+            revision=info.sha,
             local_dir=folder,
-            allow_patterns=list(allow_patterns) if allow_patterns else None,
-            ignore_patterns=[*(ignore_patterns or ()), ".cache/*"],
+            allow_patterns=selection.allow,
+            ignore_patterns=selection.ignore,
         )
-    except HfHubHTTPError as error:
-        raise HubError(_explained(error, repo, revision, api.endpoint)) from error
-    except (OfflineModeIsEnabled, OSError) as error:
-        raise HubError(f"the hub {api.endpoint} cannot be reached: {error}") from error
-    _drop_bookkeeping(folder)
-    return f"hf://{repo}@{commit}"
+    shutil.rmtree(folder / _BOOKKEEPING, ignore_errors=True)
+    return f"hf://{repo}@{info.sha}"
 
 
-def _explained(error: Exception, repo: str, revision: str | None, endpoint: str) -> str:
+def _without_pickles(repo: str, names: list[str], selection: _Selection) -> _Selection:
+    from huggingface_hub.utils import (  # type: ignore[attr-defined]  # noqa: PLC0415 - documented there,
+        filter_repo_objects,  # but not marked as exported; lazy as above
+    )
+
+    wanted = list(
+        filter_repo_objects(names, allow_patterns=selection.allow, ignore_patterns=selection.ignore)
+    )
+    pickles = [name for name in wanted if is_pickle(name)]
+    if pickles and not any(name.endswith(".safetensors") for name in wanted):
+        raise SourceInvalidError(
+            f"{repo} has its weights only as pickles ({pickles[0]}), which can run code when loaded; "
+            "name a revision with safetensors, or allow pickles"
+        )
+    return replace(selection, ignore=[*selection.ignore, *_EVERY_PICKLE])
+
+
+@contextmanager
+def _explained(repo: str, revision: str | None, endpoint: str) -> Iterator[None]:
+    """Raises HubError for what the hub's client raises inside."""
+    from httpx2 import HTTPError  # noqa: PLC0415 - see above
     from huggingface_hub import errors  # noqa: PLC0415
 
-    if isinstance(error, errors.GatedRepoError):
-        return (
+    try:
+        yield
+    except errors.GatedRepoError as error:
+        raise HubError(
             f"{repo} is gated: accept its terms on {endpoint}/{repo}, then set HF_TOKEN to a token of yours"
-        )
-    if isinstance(error, errors.RevisionNotFoundError):
-        return f"{repo} has no revision {revision}; leave it out for the newest, or name a branch or commit"
-    if isinstance(error, errors.RepositoryNotFoundError):
-        return f"{endpoint} has no repository {repo}, or it is private: check the name, or set HF_TOKEN"
-    return f"the hub {endpoint} refused {repo}: {error}"
-
-
-def _drop_bookkeeping(folder: Path) -> None:
-    """huggingface_hub keeps notes about its downloads beside the files."""
-    shutil.rmtree(folder / ".cache", ignore_errors=True)
+        ) from error
+    except errors.RevisionNotFoundError as error:
+        raise HubError(
+            f"{repo} has no revision {revision}; leave it out for the newest, or name a branch or commit"
+        ) from error
+    except errors.RepositoryNotFoundError as error:
+        raise HubError(
+            f"{endpoint} has no repository {repo}, or it is private: check the name, or set HF_TOKEN"
+        ) from error
+    except errors.HfHubHTTPError as error:
+        raise HubError(f"the hub {endpoint} refused {repo}: {error}") from error
+    except errors.HFValidationError as error:
+        raise ReferenceInvalidError(f"hf://{repo}: {error}") from error
+    except errors.OfflineModeIsEnabled as error:
+        raise HubError("the hub is not asked while HF_HUB_OFFLINE is set; unset it") from error
+    except (HTTPError, OSError) as error:
+        raise HubError(f"{repo} cannot be fetched from the hub {endpoint}: {error}") from error

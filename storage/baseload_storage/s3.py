@@ -1,53 +1,38 @@
 """The few S3 calls that snapshots need, with this package's errors.
 
-boto3 is asked for no checksum trailers: some stores keep their framing inside the object. Integrity comes
-from the digests instead.
+What is uploaded carries its SHA-256 in a header, never in a trailer: some stores keep a trailer's framing
+inside the object.
 """
 
+import base64
+import hashlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConnectionClosedError,
-    ConnectTimeoutError,
-    EndpointConnectionError,
-    IncompleteReadError,
-    NoCredentialsError,
-    ProxyConnectionError,
-    ReadTimeoutError,
-    ResponseStreamingError,
-    SSLError,
-)
-from urllib3.exceptions import HTTPError
+from botocore.exceptions import BotoCoreError
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from baseload_storage.core.ref import BucketUrl
 from baseload_storage.errors import (
-    AccessDeniedError,
     BucketMissingError,
     ObjectMissingError,
     PreconditionFailedError,
-    StorageError,
-    StoreUnreachableError,
+    SettingsInvalidError,
+    SnapshotCorruptError,
+    TransferCutError,
 )
+from baseload_storage.s3_faults import translated
 from baseload_storage.settings import S3Settings
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 MAX_CONNECTIONS = 16
-DENIED = {"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "Forbidden", "403", "ExpiredToken"}
-MISSING = {"NoSuchKey", "404", "NotFound"}
-LOST = {"PreconditionFailed", "412", "ConditionalRequestConflict", "409"}
-UNREACHABLE = (
-    *(EndpointConnectionError, ConnectTimeoutError, ReadTimeoutError, ConnectionClosedError),
-    *(ProxyConnectionError, ResponseStreamingError, IncompleteReadError, HTTPError),
-)
+DEFAULT_REGION = "us-east-1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +43,21 @@ class Stored:
     etag: str
 
 
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a store says of an object. ``sha256``: base64, None where the store keeps none."""
+
+    size: int
+    etag: str
+    sha256: str | None
+
+
 class Bucket:
     """One bucket and prefix. Safe to use from several threads."""
 
     def __init__(self, url: BucketUrl, settings: S3Settings) -> None:
         self.url = url
-        self._endpoint = settings.endpoint_url or "AWS"
+        self._store = settings.endpoint_url or "AWS"
         self._client = _client(settings)
 
     def ensure(self) -> None:
@@ -72,26 +66,34 @@ class Bucket:
             with self._translated(""):
                 self._client.head_bucket(Bucket=self.url.bucket)
         except (ObjectMissingError, BucketMissingError):
-            with self._translated(""):
-                self._client.create_bucket(Bucket=self.url.bucket)
+            self._create()
 
-    def get(self, key: str) -> Stored:
+    @retry(
+        retry=retry_if_exception_type(TransferCutError),
+        stop=stop_after_attempt(3),
+        wait=wait_random_exponential(multiplier=0.1, max=1),
+        reraise=True,
+    )
+    def get(self, key: str, limit: int) -> Stored:
+        """A whole object of up to ``limit`` bytes; raises SnapshotCorruptError for a larger one."""
         with self._translated(key):
             reply = self._client.get_object(Bucket=self.url.bucket, Key=self._key(key))
-            return Stored(reply["Body"].read(), reply["ETag"])
+            with reply["Body"] as body:
+                data = _read_exactly(body.read, limit + 1) if reply["ContentLength"] <= limit else None
+        if data is None or len(data) > limit:
+            raise SnapshotCorruptError(f"{self.where(key)} is larger than {limit} bytes")
+        return Stored(data, reply["ETag"])
 
     @contextmanager
     def reading(self, key: str, offset: int, length: int) -> Iterator[Callable[[int], bytes]]:
         """A function that reads the next n bytes of a range; it returns fewer only at the end."""
+        last = offset + length - 1
         with self._translated(key):
             reply = self._client.get_object(
-                Bucket=self.url.bucket, Key=self._key(key), Range=f"bytes={offset}-{offset + length - 1}"
+                Bucket=self.url.bucket, Key=self._key(key), Range=f"bytes={offset}-{last}"
             )
-            body = reply["Body"]
-            try:
+            with reply["Body"] as body:
                 yield lambda size: _read_exactly(body.read, size)
-            finally:
-                body.close()
 
     def put_new(self, key: str, data: bytes) -> None:
         """Raises PreconditionFailedError if the object exists."""
@@ -101,74 +103,64 @@ class Bucket:
         """Raises PreconditionFailedError if the object is no longer the one with ``etag``."""
         self._put(key, data, IfMatch=etag)
 
-    def size(self, key: str) -> int:
+    def head(self, key: str) -> Head:
         with self._translated(key):
-            return self._client.head_object(Bucket=self.url.bucket, Key=self._key(key))["ContentLength"]
+            reply = self._client.head_object(
+                Bucket=self.url.bucket, Key=self._key(key), ChecksumMode="ENABLED"
+            )
+            return Head(reply["ContentLength"], reply["ETag"], reply.get("ChecksumSHA256"))
 
     def delete(self, key: str) -> None:
         with self._translated(key):
             self._client.delete_object(Bucket=self.url.bucket, Key=self._key(key))
 
-    def keys(self, prefix: str) -> list[str]:
-        """All keys that start with ``prefix``, without the bucket's own prefix."""
+    def sizes(self, prefix: str) -> dict[str, int]:
+        """Bytes of every object whose key starts with ``prefix``, by key without the bucket's prefix."""
         own = self._key("")
         pages = self._client.get_paginator("list_objects_v2")
         with self._translated(prefix):
             found = [
-                str(entry.get("Key"))
+                (str(entry.get("Key")), entry.get("Size", 0))
                 for page in pages.paginate(Bucket=self.url.bucket, Prefix=self._key(prefix))
                 for entry in page.get("Contents", ())
             ]
-        return [key.removeprefix(own) for key in found]
+        return {key.removeprefix(own): size for key, size in found}
+
+    def where(self, key: str) -> str:
+        """The object as messages name it."""
+        return f"{self.url}/{key}".rstrip("/")
+
+    def _create(self) -> None:
+        region = self._client.meta.region_name
+        away: Any = {"CreateBucketConfiguration": {"LocationConstraint": region}}
+        try:
+            with self._translated(""):
+                self._client.create_bucket(
+                    Bucket=self.url.bucket, **(away if region != DEFAULT_REGION else {})
+                )
+        except PreconditionFailedError:
+            return  # made by another process in the meantime
 
     def _put(self, key: str, data: bytes, **condition: Any) -> None:
         with self._translated(key):
-            self._client.put_object(Bucket=self.url.bucket, Key=self._key(key), Body=data, **condition)
+            self._client.put_object(
+                Bucket=self.url.bucket,
+                Key=self._key(key),
+                Body=data,
+                ChecksumSHA256=sha256_of(data),
+                **condition,
+            )
 
     def _key(self, key: str) -> str:
         return f"{self.url.prefix}/{key}" if self.url.prefix else key
 
-    @contextmanager
-    def _translated(self, key: str) -> Iterator[None]:
-        try:
-            yield
-        except ClientError as error:
-            raise self._refusal(error, key) from error
-        except NoCredentialsError as error:
-            raise AccessDeniedError(
-                f"no credentials for {self._endpoint}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-            ) from error
-        except SSLError as error:
-            raise StoreUnreachableError(
-                f"the certificate of {self._endpoint} is not trusted: {error}; set AWS_CA_BUNDLE"
-            ) from error
-        except UNREACHABLE as error:
-            raise StoreUnreachableError(
-                f"the object store {self._endpoint} does not answer: {error}"
-            ) from error
-        except BotoCoreError as error:
-            raise StorageError(f"{self._endpoint}: {error}") from error
+    def _translated(self, key: str) -> AbstractContextManager[None]:
+        return translated(self._store, self.url.bucket, self.where(key))
 
-    def _refusal(self, error: ClientError, key: str) -> StorageError:
-        code = str(error.response.get("Error", {}).get("Code", ""))
-        where = f"{self.url}/{key}".rstrip("/")
-        if code in DENIED:
-            return AccessDeniedError(
-                f"{self._endpoint} refuses access to {where} ({code}): check access key, secret and rights"
-            )
-        if code == "NoSuchBucket":
-            return BucketMissingError(
-                f"{self._endpoint} has no bucket {self.url.bucket}; create it, or check the name"
-            )
-        if code in MISSING:
-            return ObjectMissingError(f"{where} is not there")
-        if code in LOST:
-            return PreconditionFailedError(f"{where} has changed in the meantime")
-        if code in {"RequestTimeTooSkewed"}:
-            return AccessDeniedError(f"{self._endpoint}: this machine's clock is wrong ({code}); set it")
-        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        kind = StoreUnreachableError if status >= 500 else StorageError
-        return kind(f"{self._endpoint} answers {where} with {code}: {error}")
+
+def sha256_of(data: bytes) -> str:
+    """As S3 writes it: base64."""
+    return base64.b64encode(hashlib.sha256(data).digest()).decode()
 
 
 def _read_exactly(read: Callable[[int], bytes], size: int) -> bytes:
@@ -185,17 +177,27 @@ def _client(settings: S3Settings) -> "S3Client":
     access, secret, token = (key.get_secret_value() if key else None for key in keys)
     style: Literal["virtual", "path", "auto"] = "path" if settings.endpoint_url else "auto"
     style = "virtual" if settings.virtual_bucket else style
-    return boto3.session.Session(access, secret, token, region_name=settings.region or "us-east-1").client(
-        "s3",
-        endpoint_url=settings.endpoint_url,
-        verify=settings.ca_bundle or settings.verify_ssl,
-        config=Config(
-            connect_timeout=settings.connect_timeout,
-            read_timeout=settings.read_timeout,
-            retries={"mode": "standard", "total_max_attempts": 3},
-            max_pool_connections=MAX_CONNECTIONS,
-            s3={"addressing_style": style},
-            request_checksum_calculation="when_required",
-            response_checksum_validation="when_required",
-        ),
-    )
+    try:
+        session = boto3.session.Session(access, secret, token)
+        return session.client(
+            "s3",
+            region_name=settings.region or session.region_name or DEFAULT_REGION,
+            endpoint_url=settings.endpoint_url,
+            verify=_verify(settings),
+            config=Config(
+                connect_timeout=settings.connect_timeout,
+                read_timeout=settings.read_timeout,
+                retries={"mode": "standard", "total_max_attempts": 3},
+                max_pool_connections=MAX_CONNECTIONS,
+                s3={"addressing_style": style},
+                request_checksum_calculation="when_required",
+                response_checksum_validation="when_required",
+            ),
+        )
+    except (BotoCoreError, ValueError) as error:
+        raise SettingsInvalidError(f"the object store's settings: {error}") from error
+
+
+def _verify(settings: S3Settings) -> bool | str:
+    bundle = settings.ca_bundle
+    return str(bundle) if bundle and settings.verify_ssl else settings.verify_ssl

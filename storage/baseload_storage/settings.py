@@ -1,7 +1,19 @@
 """How to reach the object store. Each setting once; the environment names are boto3's and KServe's."""
 
-from pydantic import AliasChoices, Field, SecretStr
+from typing import Any
+
+from pydantic import (
+    AliasChoices,
+    Field,
+    FilePath,
+    ModelWrapValidatorHandler,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from baseload_storage.errors import SettingsInvalidError
 
 
 def _env(field: str, *names: str) -> AliasChoices:
@@ -10,12 +22,14 @@ def _env(field: str, *names: str) -> AliasChoices:
 
 class S3Settings(BaseSettings):
     """What KServe makes of an S3 Secret's annotations arrives as these variables. Keys not given are looked
-    for where boto3 looks: profile, web identity, instance role."""
+    for where boto3 looks: profile, web identity, instance role. Raises SettingsInvalidError."""
 
-    model_config = SettingsConfigDict(extra="forbid", populate_by_name=True)
+    model_config = SettingsConfigDict(extra="forbid", populate_by_name=True, env_ignore_empty=True)
 
     endpoint_url: str | None = Field(
-        default=None, validation_alias=_env("endpoint_url", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+        default=None,
+        pattern="^https?://",
+        validation_alias=_env("endpoint_url", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
     )
     region: str | None = Field(
         default=None, validation_alias=_env("region", "AWS_DEFAULT_REGION", "AWS_REGION")
@@ -29,10 +43,20 @@ class S3Settings(BaseSettings):
     session_token: SecretStr | None = Field(
         default=None, validation_alias=_env("session_token", "AWS_SESSION_TOKEN")
     )
-    ca_bundle: str | None = Field(default=None, validation_alias=_env("ca_bundle", "AWS_CA_BUNDLE"))
+    ca_bundle: FilePath | None = Field(default=None, validation_alias=_env("ca_bundle", "AWS_CA_BUNDLE"))
     verify_ssl: bool = Field(default=True, validation_alias=_env("verify_ssl", "S3_VERIFY_SSL"))
     virtual_bucket: bool = Field(
         default=False, validation_alias=_env("virtual_bucket", "S3_USER_VIRTUAL_BUCKET")
     )
     connect_timeout: float = Field(default=5.0, gt=0, description="seconds")
     read_timeout: float = Field(default=60.0, gt=0, description="seconds")
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _explained(cls, values: Any, handler: ModelWrapValidatorHandler["S3Settings"]) -> "S3Settings":
+        try:
+            return handler(values)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise SettingsInvalidError(f"the object store's setting {where}: {first['msg']}") from error

@@ -2,23 +2,19 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 
 from blake3 import blake3
 
+from baseload_storage.content import pack_key, put_content
 from baseload_storage.core.manifest import Chunk, File, Manifest, digest_of
-from baseload_storage.errors import PreconditionFailedError, SnapshotCorruptError, SourceInvalidError
+from baseload_storage.errors import SourceInvalidError
 from baseload_storage.s3 import Bucket
-from baseload_storage.source import SourceFile
+from baseload_storage.source import SourceFile, readable
 
 PACK_SIZE = 64 * 1024 * 1024
 """A pack is held in memory until it is uploaded, bytes."""
 
 Progress = Callable[[int, int], None]
-
-
-def pack_key(digest: str) -> str:
-    return f"packs/{digest.removeprefix('blake3:')}"
 
 
 class Uploader:
@@ -41,7 +37,7 @@ class Uploader:
         return tuple(
             File(
                 path=source.path,
-                mode=0o755 if source.mode == 0o755 else 0o644,
+                mode=source.mode,
                 size=source.size,
                 digest=digest,
                 chunks=tuple(self._known[chunk] for chunk in chunks),
@@ -52,7 +48,7 @@ class Uploader:
     def _read(self, source: SourceFile) -> tuple[str, list[str]]:
         whole = blake3()
         digests = []
-        for data in _chunks(source.real, source.chunks):
+        for data in _chunks(source):
             whole.update(data)
             digests.append(self._store(data))
             self._done += len(data)
@@ -72,32 +68,23 @@ class Uploader:
         if not self._pack:
             return
         pack = digest_of(self._pack)
-        self._put(pack_key(pack), bytes(self._pack))
+        if put_content(self._bucket, pack_key(pack), bytes(self._pack)):
+            self.uploaded += len(self._pack)
         for digest, (offset, length) in self._pending.items():
             self._known[digest] = Chunk(digest=digest, length=length, pack=pack, offset=offset)
         self._pack.clear()
         self._pending.clear()
 
-    def _put(self, key: str, data: bytes) -> None:
-        try:
-            self._bucket.put_new(key, data)
-            self.uploaded += len(data)
-        except PreconditionFailedError:
-            pass  # the same bytes, stored by an earlier push that was cut off, or by another pusher
-        size = self._bucket.size(key)
-        if size != len(data):
-            raise SnapshotCorruptError(f"{self._bucket.url}/{key} holds {size} bytes instead of {len(data)}")
 
-
-def _chunks(path: Path, lengths: tuple[int, ...]) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        for length in lengths:
+def _chunks(source: SourceFile) -> Iterator[bytes]:
+    with readable(source.real), source.real.open("rb") as file:
+        for length in source.chunks:
             data = file.read(length)
             if len(data) != length:
-                raise SourceInvalidError(f"{path} became shorter while it was read; push again")
+                raise SourceInvalidError(f"{source.path} became shorter while it was read; push again")
             yield data
         if file.read(1):
-            raise SourceInvalidError(f"{path} became longer while it was read; push again")
+            raise SourceInvalidError(f"{source.path} became longer while it was read; push again")
 
 
 def describe(sources: list[SourceFile], files: tuple[File, ...], origin: str) -> Manifest:

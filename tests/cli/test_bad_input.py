@@ -112,9 +112,7 @@ def test_a_corrupt_snapshot_stops_the_start_and_leaves_nothing(manifests: Path, 
     state = StateFolder.at(tmp_path / "state")
     state.create()
     keys = state.credentials()
-    store = ObjectStore.start(
-        state.store, state.log("object-store"), access_key=keys.access_key, secret_key=keys.secret_key
-    )
+    store = ObjectStore.start(state.store, state.log("object-store"), keys)
     try:
         _push_and_corrupt(store_settings(store.endpoint_url, keys), tmp_path / "model")
     finally:

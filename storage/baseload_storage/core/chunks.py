@@ -15,6 +15,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 MAX_CHUNK = 16 * 1024 * 1024
 HEADER_LENGTH_BYTES = 8
@@ -38,13 +39,12 @@ def parse_header(header: bytes, file_size: int) -> tuple[Tensor, ...]:
 
     Raises ValueError when the header is not one of ``file_size`` bytes that the tensors tile.
     """
-    data_begin = len(header)
     try:
         entries = json.loads(header[HEADER_LENGTH_BYTES:])
-        tensors = sorted(_tensors(entries, data_begin), key=lambda tensor: (tensor.begin, tensor.end))
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        tensors = sorted(_tensors(entries, len(header)), key=lambda tensor: (tensor.begin, tensor.end))
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise ValueError(f"the safetensors header cannot be read: {error!r}") from error
-    position = data_begin
+    position = len(header)
     for tensor in tensors:
         if tensor.begin != position or tensor.end < tensor.begin:
             raise ValueError(f"tensor {tensor.name} does not start where the one before it ends")
@@ -54,13 +54,18 @@ def parse_header(header: bytes, file_size: int) -> tuple[Tensor, ...]:
     return tuple(tensors)
 
 
-def _tensors(entries: dict[str, dict[str, list[int]]], data_begin: int) -> Iterator[Tensor]:
+def _tensors(entries: dict[str, dict[str, Any]], data_begin: int) -> Iterator[Tensor]:
     for name, entry in entries.items():
         if name != "__metadata__":
-            begin, end = entry["data_offsets"]
-            yield Tensor(
-                name, str(entry["dtype"]), prod(entry["shape"]), data_begin + begin, data_begin + end
-            )
+            begin, end = _naturals(entry["data_offsets"])
+            elements = prod(_naturals(entry["shape"]))
+            yield Tensor(name, str(entry["dtype"]), elements, data_begin + begin, data_begin + end)
+
+
+def _naturals(values: list[Any]) -> list[int]:
+    if any(type(value) is not int or value < 0 for value in values):
+        raise ValueError(f"{values} are not natural numbers")
+    return values
 
 
 def cut_plain(size: int) -> tuple[int, ...]:

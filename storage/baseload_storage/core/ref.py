@@ -11,6 +11,8 @@ name is ever a prefix of another's objects.
 import re
 from dataclasses import dataclass
 
+from baseload_storage.errors import ReferenceInvalidError
+
 DEFAULT_TAG = "latest"
 DIGEST = re.compile(r"blake3:[0-9a-f]{64}")
 _NAME = r"[a-z0-9](?:[a-z0-9._-]{0,126}[a-z0-9])?"
@@ -30,11 +32,11 @@ class BucketUrl:
 
     @classmethod
     def parse(cls, text: str) -> "BucketUrl":
-        """Raises ValueError."""
+        """Raises ReferenceInvalidError."""
         match = _BUCKET_URL.fullmatch(text)
         prefix = (match["prefix"] or "") if match else ""
         if match is None or any(part in {"", ".", ".."} for part in prefix.split("/") if prefix):
-            raise ValueError(f"{text!r} is no bucket URL; write s3://bucket or s3://bucket/prefix")
+            raise ReferenceInvalidError(f"{text!r} is no bucket URL; write s3://bucket or s3://bucket/prefix")
         return cls(match["bucket"], prefix)
 
     def __str__(self) -> str:
@@ -52,14 +54,24 @@ class SnapshotRef:
 
     @classmethod
     def parse(cls, text: str) -> "SnapshotRef":
-        """Raises ValueError."""
+        """Raises ReferenceInvalidError."""
         match = _REF.fullmatch(text)
         if match is None:
-            raise ValueError(
+            raise ReferenceInvalidError(
                 f"{text!r} is no snapshot; write s3://bucket/name, name:tag or name@blake3:DIGEST"
+                " (names are lower case, tags have no slash)"
             )
         bucket = BucketUrl.parse(match["base"])
         return cls(bucket, match["name"], match["tag"] or DEFAULT_TAG, match["digest"])
+
+    @classmethod
+    def tagged(cls, bucket: BucketUrl, name: str, tag: str) -> "SnapshotRef":
+        """The snapshot that a tag names, name and tag checked. Raises ReferenceInvalidError."""
+        return cls.parse(f"{bucket}/{name}:{tag}")
+
+    def at(self, digest: str) -> "SnapshotRef":
+        """The same model, pinned to ``digest``."""
+        return SnapshotRef(self.bucket, self.name, self.tag, digest)
 
     def __str__(self) -> str:
         return f"{self.bucket}/{self.name}" + (f"@{self.digest}" if self.digest else f":{self.tag}")
