@@ -9,21 +9,26 @@ from baseload_predictors.metrics import PredictorMetrics
 
 
 class Ticket:
-    """The right to one slot of the engine. ``leave`` gives it back; a dropped ticket gives itself back."""
+    """The right to one slot of the engine. ``leave`` gives it back; a dropped ticket gives itself back.
 
-    __slots__ = ("_gate", "_key")
+    A reply that is never started (its client left first) drops its ticket wherever Python collects it.
+    """
 
-    def __init__(self, gate: "Gate", key: int) -> None:
+    __slots__ = ("_gate", "_key", "_loop")
+
+    def __init__(self, gate: "Gate", key: int, loop: asyncio.AbstractEventLoop) -> None:
         self._gate = gate
         self._key: int | None = key
+        self._loop = loop
 
     def leave(self) -> None:
         if self._key is not None:
             key, self._key = self._key, None
-            self._gate.leave(key)
+            self._gate.leave(key, self._loop)
 
     def __del__(self) -> None:
-        self.leave()
+        if self._key is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._gate.leave, self._key, self._loop)
 
 
 class Gate:
@@ -64,10 +69,9 @@ class Gate:
         finally:
             del self._waiters[key]
         self._metrics.queue_wait.observe(loop.time() - begin)
-        return Ticket(self, key)
+        return Ticket(self, key, loop)
 
-    def leave(self, key: int) -> None:
-        loop = asyncio.get_running_loop()
+    def leave(self, key: int, loop: asyncio.AbstractEventLoop) -> None:
         self._batcher.done(key, loop.time())
         self._pump(loop)
 

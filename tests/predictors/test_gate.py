@@ -45,6 +45,7 @@ async def test_leaving_twice_frees_one_slot() -> None:
 async def test_a_dropped_ticket_gives_its_slot_back() -> None:
     gate, _ = make_gate()
     await gate.enter()
+    await settle()
     assert gate.idle
 
 
