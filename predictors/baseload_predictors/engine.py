@@ -55,7 +55,8 @@ def engine_flags(settings: PredictorSettings, folder: Path) -> list[str]:
         flags.append("--enforce-eager")
     if settings.tensor_parallel_size == 1:
         # One worker lives in the engine's process: one more process would import torch and vLLM once more.
-        flags.append("--distributed-executor-backend=uni")
+        # By its full name, since vLLM turns the short one, uni, into mp on CPU to set OpenMP up there.
+        flags.append("--distributed-executor-backend=vllm.v1.executor.uniproc_executor.UniProcExecutor")
     return [*flags, "--served-model-name", *settings.names]
 
 
