@@ -12,8 +12,9 @@ UV_FIND_LINKS := $(shell $(PYTHON) -m pip config get global.find-links 2>/dev/nu
 endif
 export UV_FIND_LINKS
 export VIRTUAL_ENV := $(abspath $(VENV))
-INSTALL := $(BIN)/uv pip install --quiet --no-deps $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
-COMPILE := $(BIN)/uv pip compile --quiet --no-header --no-annotate --python-version 3.11 \
+INDEX   := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+INSTALL := $(BIN)/uv pip install --quiet --no-deps $(INDEX)
+COMPILE := $(BIN)/uv pip compile $(INDEX) --quiet --no-header --no-annotate --python-version 3.11 \
 	--python-platform x86_64-manylinux_2_28 --extra local --extra predictor-cpu pyproject.toml requirements/cpu.in
 
 .PHONY: help up down test test-unit check bench lock clean

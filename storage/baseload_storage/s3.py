@@ -7,7 +7,7 @@ inside the object.
 import base64
 import hashlib
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -78,7 +78,7 @@ class Bucket:
         """A whole object of up to ``limit`` bytes; raises SnapshotCorruptError for a larger one."""
         with self._translated(key):
             reply = self._client.get_object(Bucket=self.url.bucket, Key=self._key(key))
-            with reply["Body"] as body:
+            with closing(reply["Body"]) as body:
                 data = _read_exactly(body.read, limit + 1) if reply["ContentLength"] <= limit else None
         if data is None or len(data) > limit:
             raise SnapshotCorruptError(f"{self.where(key)} is larger than {limit} bytes")
@@ -92,7 +92,7 @@ class Bucket:
             reply = self._client.get_object(
                 Bucket=self.url.bucket, Key=self._key(key), Range=f"bytes={offset}-{last}"
             )
-            with reply["Body"] as body:
+            with closing(reply["Body"]) as body:
                 yield lambda size: _read_exactly(body.read, size)
 
     def put_new(self, key: str, data: bytes) -> None:

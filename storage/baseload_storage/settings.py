@@ -58,5 +58,16 @@ class S3Settings(BaseSettings):
             return handler(values)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise SettingsInvalidError(f"the object store's setting {where}: {first['msg']}") from error
+            field = str(first["loc"][0]) if first["loc"] else ""
+            names = ", ".join(_variables(field)) or "unknown"
+            raise SettingsInvalidError(
+                f"the object store's setting {field} ({names}): {first['msg']}"
+            ) from error
+
+
+def _variables(field: str) -> list[str]:
+    """The environment variables that give a field."""
+    known = S3Settings.model_fields.get(field)
+    alias = known.validation_alias if known else None
+    choices = alias.choices if isinstance(alias, AliasChoices) else []
+    return [str(name) for name in choices if name != field]

@@ -155,19 +155,20 @@ class SnapshotStore:
         return SnapshotInfo(ref.name, ref.tag, digest, manifest.size, len(manifest.files), manifest.origin)
 
     def _stored_chunks(self, ref: SnapshotRef) -> list[Chunk]:
-        """What a new version of the model may share: the chunks of all its tags whose packs are there.
+        """What a new version of the model may share: the chunks of all its tags whose packs are whole.
 
         The tag that is pushed to comes last and therefore wins, so that the same content pushed to it
-        again makes the same manifest.
+        again makes the same manifest. A pack that is gone or too short counts for nothing, so that the same
+        content fills it again.
         """
-        packs = self._bucket.sizes("packs/")
         tags = sorted(self._tags.all(ref.name), key=lambda each: each.tag == ref.tag)
-        return [
-            chunk
-            for each in tags
-            for chunk in self._chunks(each)
-            if chunk.offset + chunk.length <= packs.get(pack_key(chunk.pack), 0)
-        ]
+        chunks = [chunk for each in tags for chunk in self._chunks(each)]
+        ends: dict[str, int] = {}
+        for chunk in chunks:
+            ends[chunk.pack] = max(ends.get(chunk.pack, 0), chunk.offset + chunk.length)
+        sizes = self._bucket.sizes("packs/") if ends else {}
+        whole = {pack for pack, end in ends.items() if sizes.get(pack_key(pack), 0) >= end}
+        return [chunk for chunk in chunks if chunk.pack in whole]
 
     def _chunks(self, ref: SnapshotRef) -> list[Chunk]:
         """None of a snapshot that cannot be read: then its chunks are uploaded anew."""

@@ -20,7 +20,9 @@ _TAG = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
 _BUCKET_URL = re.compile(
     r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>[A-Za-z0-9._/-]+?))?/?"
 )
-_REF = re.compile(rf"(?P<base>s3://.+)/(?P<name>{_NAME})(?::(?P<tag>{_TAG})|@(?P<digest>{DIGEST.pattern}))?")
+_REF = re.compile(
+    rf"(?P<base>s3://.*[^/])/(?P<name>{_NAME})(?::(?P<tag>{_TAG})|@(?P<digest>{DIGEST.pattern}))?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,10 @@ class SnapshotRef:
     @classmethod
     def tagged(cls, bucket: BucketUrl, name: str, tag: str) -> "SnapshotRef":
         """The snapshot that a tag names, name and tag checked. Raises ReferenceInvalidError."""
-        return cls.parse(f"{bucket}/{name}:{tag}")
+        ref = cls(bucket, name, tag)
+        if cls.parse(str(ref)) != ref:
+            raise ReferenceInvalidError(f"{name!r} is no model name; a folder belongs into the bucket URL")
+        return ref
 
     def at(self, digest: str) -> "SnapshotRef":
         """The same model, pinned to ``digest``."""
