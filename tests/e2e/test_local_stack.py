@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from baseload_client import Client, ClientPolicy, resilience_of
 from baseload_local.process import free_port
+from baseload_local.state import StateFolder
 from support.stack import UP_LIMIT_S, RunningStack, baseload, run_stack
 from support.waiting import until
 
@@ -173,12 +174,12 @@ def test_snapshots_of_the_running_stack_are_listed(stack: RunningStack) -> None:
     assert listed.stdout.startswith("smollm2-135m:latest  blake3:")
     wrong = {
         "AWS_ENDPOINT_URL": stack.part("object-store")["url"],
-        "AWS_ACCESS_KEY_ID": "a",
-        "AWS_SECRET_ACCESS_KEY": "b",
+        "AWS_ACCESS_KEY_ID": StateFolder(stack.state).credentials().access_key,
+        "AWS_SECRET_ACCESS_KEY": "wrong",
     }
     refused = baseload("snapshot", "ls", "s3://baseload", env=wrong)
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert "check access key, secret and rights" in refused.stderr
+    assert "check AWS_SECRET_ACCESS_KEY" in refused.stderr
     assert "Traceback" not in refused.stderr
 
 

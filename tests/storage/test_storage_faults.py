@@ -121,7 +121,7 @@ def test_missing_keys_and_an_untrusted_certificate_are_told() -> None:
     with pytest.raises(AccessDeniedError, match="AWS_ACCESS_KEY_ID"), translated("store", "b", "s3://b/k"):
         raise NoCredentialsError
     with pytest.raises(StoreUnreachableError, match="AWS_CA_BUNDLE"), translated("store", "b", "s3://b/k"):
-        raise SSLError(endpoint_url="https://store", error="self-signed")
+        raise SSLError(endpoint_url="https://store", error=ValueError("self-signed"))
 
 
 def test_a_manifest_that_breaks_off_is_asked_for_again(
