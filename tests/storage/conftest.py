@@ -12,7 +12,7 @@ __all__ = ["model", "object_store", "place"]
 
 @pytest.fixture
 def place(object_store: StoreAddress) -> Place:
-    return Place(object_store, object_store.new_url())
+    return Place(object_store)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ def test_it_listens_on_loopback_only_keeps_its_data_and_stops(tmp_path: Path, mo
         store = ObjectStore.start(tmp_path / "data", tmp_path / "log", KEYS)
         try:
             listeners = [
-                each.laddr[0]
+                getattr(each.laddr, "ip", "")
                 for each in psutil.net_connections("tcp")
                 if each.pid == store.process.pid and each.status == psutil.CONN_LISTEN
             ]

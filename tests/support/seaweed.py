@@ -6,6 +6,7 @@ A conftest takes the fixtures with ``from support.seaweed import object_store as
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 REGION = "us-east-1"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StoreAddress:
     """A running store, its keys, and a bucket that exists."""
 
@@ -41,6 +42,7 @@ class StoreAddress:
             secret_key=SecretStr(self.secret_key),
         )
 
+    @cached_property
     def client(self) -> "S3Client":
         """boto3's own client, to look behind the store's back and to spoil what lies there."""
         return boto3.client(
@@ -65,7 +67,7 @@ def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreAddr
     store = ObjectStore.start(folder / "data", folder / "log", keys)
     try:
         address = StoreAddress(store.endpoint_url, keys.access_key, keys.secret_key, "baseload-tests")
-        address.client().create_bucket(Bucket=address.bucket)
+        address.client.create_bucket(Bucket=address.bucket)
         yield address
     finally:
         store.stop()

@@ -1,6 +1,5 @@
 """Models to push, and a place in a real store to push them to."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy
@@ -8,7 +7,6 @@ from safetensors.numpy import save_file
 
 from baseload_storage.core.ref import BucketUrl
 from baseload_storage.s3 import Bucket
-from baseload_storage.settings import S3Settings
 from baseload_storage.snapshots import SnapshotStore
 from support.seaweed import StoreAddress
 
@@ -18,37 +16,35 @@ LARGE = 3 * 1024 * 1024
 """Bytes of a tensor. Five large ones fill a chunk; the small ones all share one."""
 
 
-@dataclass(frozen=True)
 class Place:
-    """A prefix of the real store that holds nothing but what the test puts there."""
+    """A prefix of the real store that holds nothing but what the test puts there.
 
-    address: StoreAddress
-    url: str
+    Clients are made once: making one takes boto3 longer than most requests.
+    """
 
-    @property
-    def store(self) -> SnapshotStore:
-        return SnapshotStore.open(self.url, self.settings)
-
-    @property
-    def settings(self) -> S3Settings:
-        return self.address.settings()
+    def __init__(self, address: StoreAddress) -> None:
+        self.address = address
+        self.url = address.new_url()
+        self.settings = address.settings()
+        self.store = SnapshotStore.open(self.url, self.settings)
+        self._bucket = Bucket(BucketUrl.parse(self.url), self.settings)
 
     def held(self, kind: str = "") -> list[str]:
         """Keys below the prefix, such as ``packs/...``."""
-        return sorted(Bucket(BucketUrl.parse(self.url), self.settings).sizes(kind))
+        return sorted(self._bucket.sizes(kind))
 
     def read(self, key: str) -> bytes:
-        reply = self.address.client().get_object(Bucket=self.address.bucket, Key=self._key(key))
+        reply = self.address.client.get_object(Bucket=self.address.bucket, Key=self._key(key))
         return reply["Body"].read()
 
     def write(self, key: str, data: bytes) -> None:
-        self.address.client().put_object(Bucket=self.address.bucket, Key=self._key(key), Body=data)
+        self.address.client.put_object(Bucket=self.address.bucket, Key=self._key(key), Body=data)
 
     def delete(self, key: str) -> None:
-        self.address.client().delete_object(Bucket=self.address.bucket, Key=self._key(key))
+        self.address.client.delete_object(Bucket=self.address.bucket, Key=self._key(key))
 
     def _key(self, key: str) -> str:
-        return f"{BucketUrl.parse(self.url).prefix}/{key}"
+        return f"{self._bucket.url.prefix}/{key}"
 
 
 def write_weights(
