@@ -18,7 +18,7 @@ STOP_LIMIT_S = 60.0
 def read_status(state_path: Path) -> dict[str, Any]:
     """stack.json of a stack that runs. Raises NotRunningError."""
     stack = StateFolder.at(state_path).read_stack()
-    if stack is None or not _alive(stack):
+    if stack is None or not is_alive(stack):
         raise NotRunningError(f"no stack runs from {state_path}; start one with: baseload up")
     return stack
 
@@ -29,20 +29,27 @@ def stop(state_path: Path) -> None:
     stack = state.read_stack()
     if stack is None:
         raise NotRunningError(f"no stack runs from {state_path}")
-    if _alive(stack):
+    if is_alive(stack):
         os.kill(stack["pid"], signal.SIGTERM)
         _wait_for_end(stack)
     kill_leftovers(stack["processes"])
     state.forget_stack()
 
 
-def _alive(stack: dict[str, Any]) -> bool:
+def kill_parts(state_path: Path) -> None:
+    """End the parts of a stack without waiting for what they still do."""
+    stack = StateFolder.at(state_path).read_stack()
+    kill_leftovers(stack["processes"] if stack else [])
+
+
+def is_alive(stack: dict[str, Any]) -> bool:
+    """Whether the runtime that wrote this record still runs."""
     return psutil.pid_exists(stack["pid"]) and start_time(stack["pid"]) == stack["started"]
 
 
 def _wait_for_end(stack: dict[str, Any]) -> None:
     give_up = time.monotonic() + STOP_LIMIT_S
-    while _alive(stack):
+    while is_alive(stack):
         if time.monotonic() > give_up:
             raise LocalError(
                 f"process {stack['pid']} has not stopped after {STOP_LIMIT_S:.0f} s; see its log"

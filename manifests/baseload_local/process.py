@@ -35,8 +35,9 @@ class Child:
         self._process = process
 
     @classmethod
-    async def start(cls, command: Command) -> "Child":
-        with command.log.open("wb") as log:
+    async def start(cls, command: Command, *, again: bool = False) -> "Child":
+        """``again``: after a crash, whose log is kept."""
+        with command.log.open("ab" if again else "wb") as log:
             process = await asyncio.create_subprocess_exec(
                 *command.arguments,
                 env=dict(command.env),

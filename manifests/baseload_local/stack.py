@@ -12,7 +12,9 @@ import httpx2
 from pydantic import SecretStr
 
 from baseload_local.commands import LOOPBACK, replica_command, replica_env, router_command
+from baseload_local.control import is_alive
 from baseload_local.endpoints import EndpointsFile
+from baseload_local.errors import AlreadyRunningError
 from baseload_local.inventory import Inventory
 from baseload_local.object_store import (
     UNSIGNED_STATUS,
@@ -82,14 +84,22 @@ async def running_stack(options: LocalOptions, report: Report) -> AsyncIterator[
     """
     with report.step(f"read the manifests of {options.manifests}"):
         manifests = await asyncio.to_thread(load_stack, options.manifests)
-    require_free(options.host, options.port)
     state = StateFolder.at(options.state)
+    _require_no_other(state)
+    require_free(options.host, options.port)
     state.create()
     with state.locked():
         _clean_up_after_a_crash(state, report)
         async with AsyncExitStack() as cleanup:
             cleanup.callback(state.forget_stack)
             yield await _Starter(options, manifests, state, report, cleanup).start()
+
+
+def _require_no_other(state: StateFolder) -> None:
+    """Said before the port is looked at, which that other stack uses. The lock makes it certain."""
+    stack = state.read_stack()
+    if stack is not None and is_alive(stack):
+        raise AlreadyRunningError(f"a stack already runs from {state.root}; stop it with: baseload down")
 
 
 def _clean_up_after_a_crash(state: StateFolder, report: Report) -> None:

@@ -50,7 +50,7 @@ class Supervisor:
 
     async def start(self) -> None:
         """Start and wait until ready. Raises ProcessFailedError with the process's last words."""
-        self._child = await Child.start(self._make())
+        self._child = await Child.start(self._make(), again=self.restarts > 0)
         self._on_change()
         begin = time.monotonic()
         while not await self._probe():

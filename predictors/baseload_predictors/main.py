@@ -4,6 +4,7 @@ import asyncio
 import logging
 import multiprocessing
 import os
+import socket
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 from pydantic import ValidationError
 from pydantic_settings import CliApp, SettingsError
 
-from baseload_predictors.errors import PredictorError
+from baseload_predictors.errors import PredictorError, StartError
 from baseload_predictors.settings import PredictorSettings
 from baseload_predictors.timeline import Timeline
 from baseload_predictors.weights import model_folder
@@ -25,6 +26,7 @@ def main() -> None:
     settings = read_settings(sys.argv[1:])
     sys.argv = sys.argv[:1]  # kserve parses sys.argv when imported, and would trip over these flags
     try:
+        _require_free_port(settings.host, settings.http_port)
         _run(settings, timeline)
     except PredictorError as error:
         _leave(f"error: {error}")
@@ -46,6 +48,16 @@ def read_settings(arguments: list[str]) -> PredictorSettings:
         lines = [f"error: {error}"]
     sys.stderr.write("\n".join([*lines, ""]))
     sys.exit(2)
+
+
+def _require_free_port(host: str, port: int) -> None:
+    """Raises StartError now, and not after the imports. The port stays free for the server to take."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise StartError(f"cannot listen on {host}:{port}: {error.strerror}; see --http-port") from error
 
 
 def _flag(location: tuple[int | str, ...]) -> str:

@@ -1,5 +1,6 @@
 """The model that KServe serves: OpenAI's protocol, answered by vLLM behind the gate."""
 
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
@@ -12,6 +13,8 @@ from vllm.entrypoints.serve import create_error_response
 from baseload_predictors.engine import Engine
 from baseload_predictors.errors import EngineRefusedError, NotReadyError
 from baseload_predictors.gate import Gate, Ticket
+
+log = logging.getLogger(__name__)
 
 Handler = Callable[[Any, Request | None], Awaitable[Any]]
 Context = dict[str, Any] | None
@@ -71,17 +74,20 @@ async def _stream(chunks: AsyncGenerator[str, None], ticket: Ticket) -> AsyncGen
         async for chunk in chunks:
             yield chunk
     finally:
-        # Before the slot is given away, vLLM must have aborted what the client no longer reads.
-        await chunks.aclose()
-        ticket.leave()
+        try:
+            await chunks.aclose()  # vLLM aborts what the client no longer reads; then the slot is free
+        finally:
+            ticket.leave()
 
 
 async def _refusals_raised(handler: Handler, request: Any, raw_request: Request | None) -> Any:
     """vLLM says no in two ways, an ErrorResponse or an exception: both become EngineRefusedError."""
     try:
         reply = await handler(request, raw_request)
-    except Exception as error:  # noqa: BLE001 - vLLM maps each of its exceptions to a status, unknown ones to 500
+    except Exception as error:
         reply = create_error_response(error)
+        if int(reply.error.code) >= 500:
+            log.exception("request failed in the engine")
     if isinstance(reply, ErrorResponse):
         raise _refusal(reply)
     return reply

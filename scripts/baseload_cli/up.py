@@ -85,6 +85,9 @@ async def _run(options: LocalOptions) -> int:
             stop.set()
             report.note("stopping")
             work.cancel()
+        else:
+            report.note("killing what has not stopped yet")
+            control.kill_parts(options.state)
 
     for sig in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(sig, on_signal)

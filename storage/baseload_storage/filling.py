@@ -78,12 +78,11 @@ class Files:
         finally:
             os.close(descriptor)
 
-    def write(self, number: int, offset: int, data: bytes) -> None:
+    def write(self, number: int, offset: int, data: memoryview) -> None:
         with (self._folder / self._files[number].path).open("r+b", buffering=0) as file:
-            view = memoryview(data)
-            while view:
-                written = os.pwrite(file.fileno(), view, offset)
-                view, offset = view[written:], offset + written
+            while data:
+                written = os.pwrite(file.fileno(), data, offset)
+                data, offset = data[written:], offset + written
 
     def finish(self, number: int) -> None:
         """Verify a file against its own digest and put it on disk. Raises SnapshotCorruptError.
@@ -149,15 +148,16 @@ class _Fetcher:
         except ObjectShortError as error:
             raise SnapshotCorruptError(f"the snapshot is corrupt: {error}; push the model again") from error
 
-    def _take(self, piece: Piece, read: Callable[[int], bytes]) -> None:
+    def _take(self, piece: Piece, read: Callable[[memoryview], int]) -> None:
         chunk = piece.chunk
-        data = read(chunk.length)
-        actual = digest_of(data)
+        data = memoryview(bytearray(chunk.length))
+        came = read(data)
+        actual = digest_of(data[:came])
         if actual != chunk.digest:
             pack = self._bucket.where(pack_key(chunk.pack))
             raise SnapshotCorruptError(
                 f"{pack}: the {chunk.length} bytes at {chunk.offset} have digest {actual} "
-                f"({len(data)} bytes came) instead of {chunk.digest}"
+                f"({came} bytes came) instead of {chunk.digest}"
             )
         for place in piece.places:
             self._files.write(place.file, place.offset, data)

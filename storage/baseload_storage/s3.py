@@ -16,6 +16,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from baseload_storage.core.manifest import MAX_MANIFEST
 from baseload_storage.core.ref import BucketUrl
 from baseload_storage.errors import (
     BucketMissingError,
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 MAX_CONNECTIONS = 16
 DEFAULT_REGION = "us-east-1"
+STEP = 1024 * 1024
+MAX_WHOLE = MAX_MANIFEST
+"""What is read in one piece, bytes: nothing that a snapshot has is larger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,26 +78,28 @@ class Bucket:
         wait=wait_random_exponential(multiplier=0.1, max=1),
         reraise=True,
     )
-    def get(self, key: str, limit: int) -> Stored:
+    def get(self, key: str, limit: int = MAX_WHOLE) -> Stored:
         """A whole object of up to ``limit`` bytes; raises SnapshotCorruptError for a larger one."""
         with self._translated(key):
             reply = self._client.get_object(Bucket=self.url.bucket, Key=self._key(key))
             with closing(reply["Body"]) as body:
-                data = _read_exactly(body.read, limit + 1) if reply["ContentLength"] <= limit else None
-        if data is None or len(data) > limit:
-            raise SnapshotCorruptError(f"{self.where(key)} is larger than {limit} bytes")
-        return Stored(data, reply["ETag"])
+                if reply["ContentLength"] > limit:
+                    raise SnapshotCorruptError(f"{self.where(key)} is larger than {limit} bytes")
+                return Stored(body.read(), reply["ETag"])
 
     @contextmanager
-    def reading(self, key: str, offset: int, length: int) -> Iterator[Callable[[int], bytes]]:
-        """A function that reads the next n bytes of a range; it returns fewer only at the end."""
+    def reading(self, key: str, offset: int, length: int) -> Iterator[Callable[[memoryview], int]]:
+        """A function that fills a buffer with the next bytes of a range and returns how many came.
+
+        They are fewer than the buffer holds only at the end of the object.
+        """
         last = offset + length - 1
         with self._translated(key):
             reply = self._client.get_object(
                 Bucket=self.url.bucket, Key=self._key(key), Range=f"bytes={offset}-{last}"
             )
             with closing(reply["Body"]) as body:
-                yield lambda size: _read_exactly(body.read, size)
+                yield lambda buffer: _fill(buffer, body.read)
 
     def put_new(self, key: str, data: bytes) -> None:
         """Raises PreconditionFailedError if the object exists."""
@@ -113,6 +119,10 @@ class Bucket:
     def delete(self, key: str) -> None:
         with self._translated(key):
             self._client.delete_object(Bucket=self.url.bucket, Key=self._key(key))
+
+    def keys(self, prefix: str) -> list[str]:
+        """All keys that start with ``prefix``, without the bucket's own prefix."""
+        return list(self.sizes(prefix))
 
     def sizes(self, prefix: str) -> dict[str, int]:
         """Bytes of every object whose key starts with ``prefix``, by key without the bucket's prefix."""
@@ -163,13 +173,13 @@ def sha256_of(data: bytes) -> str:
     return base64.b64encode(hashlib.sha256(data).digest()).decode()
 
 
-def _read_exactly(read: Callable[[int], bytes], size: int) -> bytes:
-    """``read`` until ``size`` bytes have come or the body ends."""
-    parts: list[bytes] = []
-    while size > 0 and (part := read(size)):
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
+def _fill(buffer: memoryview, read: Callable[[int], bytes]) -> int:
+    """``read`` into the buffer until it is full or the body ends; small steps keep the copies small."""
+    filled = 0
+    while filled < len(buffer) and (part := read(min(STEP, len(buffer) - filled))):
+        buffer[filled : filled + len(part)] = part
+        filled += len(part)
+    return filled
 
 
 def _client(settings: S3Settings) -> "S3Client":

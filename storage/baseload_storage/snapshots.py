@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from baseload_storage.content import manifest_key, pack_key, put_content
-from baseload_storage.core.manifest import MAX_MANIFEST, Chunk, Manifest, decode, digest_of
+from baseload_storage.core.manifest import Chunk, Manifest, decode, digest_of
 from baseload_storage.core.ref import DEFAULT_TAG, BucketUrl, SnapshotRef
 from baseload_storage.errors import ObjectMissingError, SnapshotCorruptError, SnapshotMissingError
 from baseload_storage.hub import download
@@ -137,7 +137,7 @@ class SnapshotStore:
         """The verified manifest. Raises SnapshotMissingError or SnapshotCorruptError."""
         digest = self.resolve(ref)
         try:
-            data = self._bucket.get(manifest_key(digest), MAX_MANIFEST).data
+            data = self._bucket.get(manifest_key(digest)).data
         except ObjectMissingError as error:
             raise SnapshotMissingError(f"{ref} names {digest}, of which there is no manifest") from error
         try:

@@ -76,7 +76,7 @@ class Tags:
     def all(self, name: str | None = None) -> list[SnapshotRef]:
         """Every tag (of ``name``), sorted by name and tag. Keys that are no tags are passed over."""
         prefix = f"tags/{name}/" if name else "tags/"
-        refs = [_ref(self._bucket.url, key) for key in self._bucket.sizes(prefix)]
+        refs = [_ref(self._bucket.url, key) for key in self._bucket.keys(prefix)]
         return sorted((ref for ref in refs if ref), key=lambda ref: (ref.name, ref.tag))
 
     def _what_there_is(self, name: str) -> str:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from baseload_storage import filling
 from baseload_storage.core.manifest import READY, digest_of
 from baseload_storage.core.ref import SnapshotRef
 from baseload_storage.errors import (
@@ -299,7 +298,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(
     def full(*_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(filling.os, "posix_fallocate", full)
+    monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(TargetUnusableError, match="free some space"):
         restore(pushed, target, place.settings)
     assert left_beside(target) == set()

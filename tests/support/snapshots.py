@@ -31,7 +31,7 @@ class Place:
 
     def held(self, kind: str = "") -> list[str]:
         """Keys below the prefix, such as ``packs/...``."""
-        return sorted(self._bucket.sizes(kind))
+        return sorted(self._bucket.keys(kind))
 
     def read(self, key: str) -> bytes:
         reply = self.address.client.get_object(Bucket=self.address.bucket, Key=self._key(key))
