@@ -36,11 +36,6 @@ class RestoreResult:
     already_there: bool
 
 
-def parse_ref(text: str) -> SnapshotRef:
-    """Raises ReferenceInvalidError."""
-    return SnapshotRef.parse(text)
-
-
 def restore(
     ref: str, target: Path, settings: S3Settings | None = None, *, progress: Progress = no_progress
 ) -> RestoreResult:

@@ -9,9 +9,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from baseload_local.control import kill_parts
 from baseload_local.core.restarts import RestartPolicy
 from baseload_local.errors import ProcessFailedError
 from baseload_local.process import Child, Command, kill_leftovers, last_words, start_time
+from baseload_local.state import StateFolder
 from baseload_local.supervisor import Supervisor
 from support.waiting import until
 
@@ -51,14 +53,16 @@ class World:
 
 async def test_a_crashed_process_is_started_again(tmp_path: Path) -> None:
     world = World()
-    supervisor = world.supervise(lambda: command(tmp_path, SLEEPER))
+    supervisor = world.supervise(lambda: command(tmp_path, f"print('up', flush=True); {SLEEPER}"))
     await supervisor.start()
+    await until(lambda: (tmp_path / "part.log").read_text() == "up\n")
     keeper = asyncio.create_task(supervisor.keep())
     first = supervisor.pid
     assert first is not None
     os.kill(first, 9)
     await until(lambda: supervisor.ready and supervisor.pid not in (None, first))
     assert supervisor.restarts == 1
+    await until(lambda: (tmp_path / "part.log").read_text() == "up\nup\n")  # the log outlives a restart
     assert world.told == [False, True, False, False, True]
     keeper.cancel()
     await supervisor.stop(grace=5)
@@ -127,6 +131,14 @@ async def test_leftovers_are_killed_unless_their_pid_was_reused(tmp_path: Path) 
     assert kill_leftovers([entry]) == [child.pid]
     assert await child.wait() == -9
     assert kill_leftovers([entry]) == []
+
+
+async def test_a_hurried_stop_kills_the_recorded_parts(tmp_path: Path) -> None:
+    child = await Child.start(command(tmp_path, SLEEPER))
+    record = {"processes": [{"pid": child.pid, "started": start_time(child.pid)}]}
+    StateFolder.at(tmp_path).write_stack(record)
+    kill_parts(tmp_path)
+    assert await child.wait() == -9
 
 
 def test_last_words_without_an_error_line_are_the_end_of_the_log(tmp_path: Path) -> None:
