@@ -4,10 +4,14 @@ import asyncio
 import logging
 import multiprocessing
 import os
+import signal
 import socket
 import sys
+import threading
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
 
 from pydantic import ValidationError
 from pydantic_settings import CliApp, SettingsError
@@ -17,7 +21,7 @@ from baseload_predictors.settings import PredictorSettings
 from baseload_predictors.timeline import Timeline
 from baseload_predictors.weights import model_folder
 
-log = logging.getLogger(__name__)
+Serve = Callable[[PredictorSettings, Awaitable[Path], Timeline], Awaitable[None]]
 
 
 def main() -> None:
@@ -65,16 +69,29 @@ def _flag(location: tuple[int | str, ...]) -> str:
 
 
 def _run(settings: PredictorSettings, timeline: Timeline) -> None:
+    stopping = threading.Event()
+    for sig in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(sig, _end)  # until the server has its own
     with ThreadPoolExecutor(1, "restore") as pool:
-        folder = pool.submit(model_folder, settings, timeline)
+        folder = pool.submit(model_folder, settings, timeline, stopping)
         folder.add_done_callback(_leave_if_refused)
-        with timeline.phase("imports"):
-            from baseload_predictors.serving import serve  # noqa: PLC0415 - seconds, beside the restore
+        try:
+            with timeline.phase("imports"):
+                from baseload_predictors.serving import serve  # noqa: PLC0415 - seconds, beside the restore
 
-        async def run() -> None:
-            await serve(settings, asyncio.wrap_future(folder), timeline)
+            asyncio.run(_serve(serve, settings, folder, timeline))
+        finally:
+            stopping.set()  # the pool waits for the restore to clean up
 
-        asyncio.run(run())
+
+async def _serve(
+    serve: Serve, settings: PredictorSettings, folder: "Future[Path]", timeline: Timeline
+) -> None:
+    await serve(settings, asyncio.wrap_future(folder), timeline)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)
 
 
 def _leave_if_refused(folder: "Future[Path]") -> None:
