@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from baseload_local.errors import LocalError
 from baseload_local.process import Command
@@ -44,10 +45,11 @@ def replica_env(
     return {**own_env(), **service.env, **folders, **here, **secrets}
 
 
-def router_command(state: StateFolder, host: str, port: int) -> Command:
+def router_command(state: StateFolder, host: str, port: int, policy: Path | None = None) -> Command:
     arguments = (
         *(sys.executable, "-m", "baseload_router"),
         *(f"--graph={state.graph}", f"--endpoints={state.endpoints}", f"--host={host}", f"--port={port}"),
+        *((f"--policy={policy.resolve()}",) if policy else ()),
     )
     return Command("router", arguments, own_env(), state.log("router"))
 

@@ -30,6 +30,7 @@ from baseload_local.snapshots import ensure_snapshots
 from baseload_local.state import DEFAULT_STATE, Credentials, StateFolder, write_json
 from baseload_local.supervisor import Supervisor
 from baseload_manifests.stack import ServiceSpec, Stack, load_stack
+from baseload_router.loading import read_policy
 from baseload_storage.settings import S3Settings
 
 ROUTER_GRACE_S = 10.0
@@ -40,12 +41,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LocalOptions:
-    """manifests: a kustomize folder. state: where everything is kept. host, port: the router's address."""
+    """manifests: a kustomize folder. state: where everything is kept. host, port: the router's address.
+
+    policy: the router's policy file, if not the defaults.
+    """
 
     manifests: Path
     state: Path = DEFAULT_STATE
     host: str = LOOPBACK
     port: int = 8080
+    policy: Path | None = None
 
 
 @dataclass(slots=True)
@@ -84,6 +89,7 @@ async def running_stack(options: LocalOptions, report: Report) -> AsyncIterator[
     """
     with report.step(f"read the manifests of {options.manifests}"):
         manifests = await asyncio.to_thread(load_stack, options.manifests)
+        read_policy(options.policy)  # refused now, and not by the router a minute later
     state = StateFolder.at(options.state)
     _require_no_other(state)
     require_free(options.host, options.port)
@@ -213,7 +219,7 @@ class _Starter:
 
     async def _start_router(self, client: httpx2.AsyncClient) -> Supervisor:
         write_json(self._state.graph, self._manifests.graph_document)
-        command = router_command(self._state, self._options.host, self._options.port)
+        command = router_command(self._state, self._options.host, self._options.port, self._options.policy)
         router = Supervisor(
             lambda: command,
             lambda: is_ready(client, f"{self._url}/readyz"),

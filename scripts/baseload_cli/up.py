@@ -30,13 +30,14 @@ def up(
     manifests: Annotated[Path, typer.Argument(help="Kustomize folder to run.")] = MANIFESTS,
     host: Annotated[str, typer.Option(help="Address of the router.")] = LOOPBACK,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the router.")] = 8080,
+    policy: Annotated[Path | None, typer.Option(help="The router's policy file, docs/settings.md.")] = None,
     state: State = DEFAULT_STATE,
     detach: Annotated[
         bool, typer.Option("--detach", help="Return once it answers; stop it with `baseload down`.")
     ] = False,
 ) -> None:
     """Run the stack of the manifests on this machine, ask it one question, and keep it running."""
-    options = LocalOptions(manifests, state, host, port)
+    options = LocalOptions(manifests, state, host, port, policy)
     if detach:
         _run_detached(options)
     else:
@@ -122,7 +123,8 @@ def _run_detached(options: LocalOptions) -> None:
     state = StateFolder.at(options.state)
     state.create()
     log = state.log("up")
-    flags = (f"--host={options.host}", f"--port={options.port}", f"--state={state.root}")
+    flags: tuple[str, ...] = (f"--host={options.host}", f"--port={options.port}", f"--state={state.root}")
+    flags += (f"--policy={options.policy}",) if options.policy else ()
     with log.open("wb") as output:
         process = subprocess.Popen(
             (sys.executable, "-m", "baseload_cli", "up", str(options.manifests), *flags),

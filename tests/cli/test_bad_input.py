@@ -82,6 +82,15 @@ def test_a_folder_without_manifests_is_named(tmp_path: Path) -> None:
     assert str(tmp_path / "nothing") in refused.stderr
 
 
+def test_a_policy_with_a_typo_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("classifier: {min_large_char: 100}\n")
+    refused = baseload("up", f"--policy={policy}", f"--state={tmp_path / 'state'}", f"--port={free_port()}")
+    assert refused.returncode == 1
+    assert "min_large_char: unknown field. Fix: write min_large_chars" in refused.stderr
+    assert not (tmp_path / "state").exists()
+
+
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

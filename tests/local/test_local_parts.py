@@ -76,6 +76,9 @@ def test_the_router_gets_graph_and_endpoints(tmp_path: Path) -> None:
     command = router_command(StateFolder.at(tmp_path), "127.0.0.1", 8080)
     assert f"--endpoints={tmp_path}/endpoints.json" in command.arguments
     assert f"--graph={tmp_path}/graph.json" in command.arguments
+    assert not any(argument.startswith("--policy") for argument in command.arguments)
+    ruled = router_command(StateFolder.at(tmp_path), "127.0.0.1", 8080, tmp_path / "policy.yaml")
+    assert ruled.arguments[-1] == f"--policy={tmp_path}/policy.yaml"
 
 
 def test_a_port_in_use_is_refused_with_its_number() -> None:
