@@ -6,13 +6,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from baseload_local.errors import LocalError, NotRunningError
-from baseload_local.process import kill_leftovers, start_time
+from baseload_local.process import kill_leftovers, runs
 from baseload_local.state import StateFolder
 
-STOP_LIMIT_S = 60.0
+STOP_LIMIT_S = 150.0
+"""Router, replicas and store have their graces one after another; what still runs then is killed."""
 
 
 def read_status(state_path: Path) -> dict[str, Any]:
@@ -44,14 +43,13 @@ def kill_parts(state_path: Path) -> None:
 
 def is_alive(stack: dict[str, Any]) -> bool:
     """Whether the runtime that wrote this record still runs."""
-    return psutil.pid_exists(stack["pid"]) and start_time(stack["pid"]) == stack["started"]
+    return runs(stack["pid"], stack["started"])
 
 
 def _wait_for_end(stack: dict[str, Any]) -> None:
     give_up = time.monotonic() + STOP_LIMIT_S
     while is_alive(stack):
         if time.monotonic() > give_up:
-            raise LocalError(
-                f"process {stack['pid']} has not stopped after {STOP_LIMIT_S:.0f} s; see its log"
-            )
+            kill_leftovers([*stack["processes"], stack])
+            raise LocalError(f"the stack had not stopped after {STOP_LIMIT_S:.0f} s and was killed")
         time.sleep(0.1)

@@ -18,17 +18,17 @@ class Inventory:
         self._parts: dict[str, dict[str, Any]] = {}
 
     def update(self, supervisor: Supervisor, name: str, url: str) -> None:
-        if supervisor.pid is not None:
-            self._parts[name] = {
-                "name": name,
-                "pid": supervisor.pid,
-                "started": start_time(supervisor.pid),
-                "ready": supervisor.ready,
-                "restarts": supervisor.restarts,
-                "url": url,
-                "log": str(self._state.log(name)),
-            }
-            self._write()
+        pid = supervisor.pid or 0
+        self._parts[name] = {
+            "name": name,
+            "pid": pid,
+            "started": start_time(pid) if pid else 0.0,
+            "ready": supervisor.ready,
+            "restarts": supervisor.restarts,
+            "url": url,
+            "log": str(self._state.log(name)),
+        }
+        self._write()
 
     def announce(self) -> None:
         """The whole stack has answered."""

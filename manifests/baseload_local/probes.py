@@ -4,6 +4,7 @@ import httpx2
 from prometheus_client.parser import text_string_to_metric_families
 
 PROBE_TIMEOUT_S = 2.0
+METRICS_TIMEOUT_S = 30.0
 
 
 async def is_ready(client: httpx2.AsyncClient, url: str, status: int = 200) -> bool:
@@ -15,8 +16,11 @@ async def is_ready(client: httpx2.AsyncClient, url: str, status: int = 200) -> b
 
 
 async def cold_start(client: httpx2.AsyncClient, base_url: str) -> dict[str, float]:
-    """Seconds of a predictor's last start, by phase, from its metrics."""
-    reply = await client.get(f"{base_url}/metrics", timeout=PROBE_TIMEOUT_S)
+    """Seconds of a predictor's last start, by phase, from its metrics; empty if it does not tell."""
+    try:
+        reply = await client.get(f"{base_url}/metrics", timeout=METRICS_TIMEOUT_S)
+    except httpx2.TransportError:
+        return {}
     return {
         sample.labels["phase"]: sample.value
         for family in text_string_to_metric_families(reply.text)

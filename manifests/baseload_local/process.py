@@ -5,16 +5,16 @@ import os
 import re
 import signal
 import socket
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
 
 from baseload_local.errors import PortInUseError
 
 LAST_WORDS = re.compile(r"^(error: .*)$", re.MULTILINE)
 TAIL_BYTES = 64 * 1024
+KILL_LIMIT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +30,16 @@ class Command:
 class Child:
     """A running process and its group."""
 
-    def __init__(self, command: Command, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, command: Command, process: asyncio.subprocess.Process, log_begin: int) -> None:
         self.command = command
         self._process = process
+        self._log_begin = log_begin
 
     @classmethod
     async def start(cls, command: Command, *, again: bool = False) -> "Child":
         """``again``: after a crash, whose log is kept."""
         with command.log.open("ab" if again else "wb") as log:
+            begin = log.tell()
             process = await asyncio.create_subprocess_exec(
                 *command.arguments,
                 env=dict(command.env),
@@ -46,7 +48,7 @@ class Child:
                 stderr=log,
                 start_new_session=True,
             )
-        return cls(command, process)
+        return cls(command, process, begin)
 
     @property
     def pid(self) -> int:
@@ -63,24 +65,27 @@ class Child:
         return status
 
     async def stop(self, grace: float) -> None:
-        """SIGTERM, ``grace`` seconds, then SIGKILL to the whole group."""
+        """SIGTERM, ``grace`` seconds, then SIGKILL to the whole group; at once if the stop is cancelled."""
         if self.running:
             self._process.terminate()
             try:
                 async with asyncio.timeout(grace):
                     await self._process.wait()
             except TimeoutError:
+                pass  # it has had its time
+            finally:
                 kill_group(self.pid)
         await self.wait()
 
     def last_words(self) -> str:
         """The last line that starts with ``error:`` in the log, or else the log's end."""
-        return last_words(self.command.log)
+        return last_words(self.command.log, self._log_begin)
 
 
-def last_words(log: Path) -> str:
+def last_words(log: Path, begin: int = 0) -> str:
+    """The last ``error:`` line after byte ``begin`` of a log, or else its last lines."""
     with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - TAIL_BYTES))
+        file.seek(max(begin, log.stat().st_size - TAIL_BYTES))
         tail = file.read().decode("utf-8", "replace").strip()
     errors = LAST_WORDS.findall(tail)
     return errors[-1].removeprefix("error: ") if errors else "\n".join(tail.splitlines()[-5:])
@@ -94,22 +99,28 @@ def kill_group(group: int) -> None:
 
 
 def kill_leftovers(processes: Sequence[Mapping[str, float]]) -> list[int]:
-    """Kill the groups of a stack whose runtime died. A reused pid is recognised by its start time."""
-    killed = []
-    for entry in processes:
-        pid = int(entry["pid"])
-        if psutil.pid_exists(pid) and start_time(pid) == entry["started"]:
-            kill_group(pid)
-            killed.append(pid)
-    return killed
+    """Kill the groups of a stack and wait for their end. A reused pid is recognised by its start time."""
+    left = [int(entry["pid"]) for entry in processes if runs(int(entry["pid"]), entry["started"])]
+    for pid in left:
+        kill_group(pid)
+    give_up = time.monotonic() + KILL_LIMIT_S
+    while any(start_time(pid) for pid in left) and time.monotonic() < give_up:
+        time.sleep(0.02)
+    return left
+
+
+def runs(pid: int, started: float) -> bool:
+    """Whether ``pid`` is still the process that started then."""
+    return started > 0 and start_time(pid) == started
 
 
 def start_time(pid: int) -> float:
-    """When ``pid`` started, seconds since the epoch; 0 if it is gone."""
+    """When ``pid`` started, in ticks since boot (proc(5)), which no clock step moves; 0 if it has ended."""
     try:
-        return psutil.Process(pid).create_time()
-    except psutil.NoSuchProcess:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
         return 0.0
+    return 0.0 if fields[0] == "Z" else float(fields[19])
 
 
 def free_port(host: str = "127.0.0.1") -> int:

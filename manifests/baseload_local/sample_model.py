@@ -7,8 +7,8 @@ and transformers, which the runtime itself must not load:
 """
 
 import importlib.util
-import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from baseload_local.errors import LocalError
@@ -32,8 +32,7 @@ def convert(gguf: Path, folder: Path) -> None:
     import torch  # noqa: PLC0415 - seconds
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig  # noqa: PLC0415
 
-    part = folder.with_name(f"{folder.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
+    part = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
     source = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
     model = AutoModelForCausalLM.from_pretrained(
         **source, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True)

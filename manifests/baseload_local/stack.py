@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from baseload_local.commands import LOOPBACK, replica_command, replica_env, router_command
 from baseload_local.control import is_alive
 from baseload_local.endpoints import EndpointsFile
-from baseload_local.errors import AlreadyRunningError
+from baseload_local.errors import AlreadyRunningError, LocalError
 from baseload_local.inventory import Inventory
 from baseload_local.object_store import (
     UNSIGNED_STATUS,
@@ -31,6 +31,7 @@ from baseload_local.state import DEFAULT_STATE, Credentials, StateFolder, write_
 from baseload_local.supervisor import Supervisor
 from baseload_manifests.stack import ServiceSpec, Stack, load_stack
 from baseload_router.loading import read_policy
+from baseload_storage.errors import StorageError
 from baseload_storage.settings import S3Settings
 
 ROUTER_GRACE_S = 10.0
@@ -88,31 +89,40 @@ async def running_stack(options: LocalOptions, report: Report) -> AsyncIterator[
     Raises ManifestError, LocalError or StorageError, each with one message that says what to do.
     """
     with report.step(f"read the manifests of {options.manifests}"):
-        manifests = await asyncio.to_thread(load_stack, options.manifests)
-        read_policy(options.policy)  # refused now, and not by the router a minute later
+        manifests = await asyncio.to_thread(check_start, options, report)
     state = StateFolder.at(options.state)
-    _require_no_other(state)
-    require_free(options.host, options.port)
     state.create()
     with state.locked():
-        _clean_up_after_a_crash(state, report)
         async with AsyncExitStack() as cleanup:
             cleanup.callback(state.forget_stack)
-            yield await _Starter(options, manifests, state, report, cleanup).start()
+            try:
+                running = await _Starter(options, manifests, state, report, cleanup).start()
+            except (LocalError, StorageError) as error:
+                report.note(f"failed: {error}")  # before the cleanup, which may take a while
+                raise
+            yield running
 
 
-def _require_no_other(state: StateFolder) -> None:
-    """Said before the port is looked at, which that other stack uses. The lock makes it certain."""
+def check_start(options: LocalOptions, report: Report) -> Stack:
+    """Everything that can be refused before anything is written or started; also ends what a crash left."""
+    manifests = load_stack(options.manifests)
+    read_policy(options.policy)
+    _end_what_a_crash_left(StateFolder.at(options.state), report)
+    require_free(options.host, options.port)
+    return manifests
+
+
+def _end_what_a_crash_left(state: StateFolder, report: Report) -> None:
+    """Its router may still hold the port. Raises AlreadyRunningError where nothing has crashed."""
     stack = state.read_stack()
-    if stack is not None and is_alive(stack):
+    if stack is None:
+        return
+    if is_alive(stack):
         raise AlreadyRunningError(f"a stack already runs from {state.root}; stop it with: baseload down")
-
-
-def _clean_up_after_a_crash(state: StateFolder, report: Report) -> None:
-    left = state.read_stack()
-    if left is not None:
-        killed = kill_leftovers(left["processes"])
-        report.note(f"the last stack did not stop cleanly; killed {len(killed)} processes that it left")
+    with state.locked():
+        killed = kill_leftovers(stack["processes"])
+        state.forget_stack()
+    report.note(f"the last stack did not stop cleanly; killed {len(killed)} processes that it left")
 
 
 class _Starter:
@@ -137,16 +147,15 @@ class _Starter:
 
     async def start(self) -> Running:
         client = await self._cleanup.enter_async_context(httpx2.AsyncClient())
-        store_url, store = await self._start_store(client)
+        store_url = await self._start_store(client)
         await self._ensure_snapshots(store_url)
         replicas, supervisors = self._replicas(store_url, client)
         with self._report.step(f"start {len(replicas)} predictors and wait until each answers"):
             cold_starts = await self._start_replicas(replicas, supervisors, client)
-        router = await self._start_router(client)
-        self._keep([store, *supervisors, router])
+        await self._start_router(client)
         return Running(self._url, store_url, self._state.root, cold_starts, self._inventory.announce)
 
-    async def _start_store(self, client: httpx2.AsyncClient) -> tuple[str, Supervisor]:
+    async def _start_store(self, client: httpx2.AsyncClient) -> str:
         ports = free_ports()
         url = endpoint_url(ports)
         command = store_command(self._state.store, self._state.log("object-store"), self._credentials, ports)
@@ -159,7 +168,8 @@ class _Starter:
         self._cleanup.push_async_callback(store.stop, STORE_GRACE_S)
         with self._report.step("start the object store (SeaweedFS)"):
             await store.start()
-        return url, store
+        self._keep(store)
+        return url
 
     async def _ensure_snapshots(self, store_url: str) -> None:
         refs = [service.snapshot for service in self._manifests.services if service.snapshot]
@@ -206,18 +216,19 @@ class _Starter:
         self, replica: Replica, supervisor: Supervisor, client: httpx2.AsyncClient
     ) -> tuple[str, dict[str, float]]:
         await supervisor.start()
+        self._keep(supervisor)
         phases = await cold_start(client, replica.url)
         times = ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in phases.items())
         self._report.note(f"{replica.name} answers; seconds: {times}")
         return replica.name, phases
 
-    def _keep(self, parts: list[Supervisor]) -> None:
-        keepers = [asyncio.create_task(part.keep()) for part in parts]
-        for keeper in keepers:
-            keeper.add_done_callback(_tell_failure)
-        self._cleanup.push_async_callback(_cancel, keepers)
+    def _keep(self, part: Supervisor) -> None:
+        """From its first readiness on, a part is started again whenever it ends."""
+        keeper = asyncio.create_task(part.keep())
+        keeper.add_done_callback(_tell_failure)
+        self._cleanup.push_async_callback(_cancel, [keeper])
 
-    async def _start_router(self, client: httpx2.AsyncClient) -> Supervisor:
+    async def _start_router(self, client: httpx2.AsyncClient) -> None:
         write_json(self._state.graph, self._manifests.graph_document)
         command = router_command(self._state, self._options.host, self._options.port, self._options.policy)
         router = Supervisor(
@@ -228,7 +239,7 @@ class _Starter:
         self._cleanup.push_async_callback(router.stop, ROUTER_GRACE_S)
         with self._report.step(f"start the router on {self._url}"):
             await router.start()
-        return router
+        self._keep(router)
 
 
 def store_settings(store_url: str, credentials: Credentials) -> S3Settings:
@@ -242,7 +253,10 @@ def store_settings(store_url: str, credentials: Credentials) -> S3Settings:
 
 
 async def _stop_all(supervisors: list[tuple[Supervisor, float]]) -> None:
-    await asyncio.gather(*(each.stop(grace) for each, grace in supervisors))
+    """All at once; the first error is raised once each has had its turn."""
+    results = await asyncio.gather(*(each.stop(grace) for each, grace in supervisors), return_exceptions=True)
+    for error in (result for result in results if isinstance(result, BaseException)):
+        raise error
 
 
 def _tell_failure(keeper: "asyncio.Task[None]") -> None:

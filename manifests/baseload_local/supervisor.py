@@ -68,21 +68,23 @@ class Supervisor:
     async def keep(self) -> None:
         """After ``start``: watch readiness, and start again after each end. Runs until cancelled."""
         while True:
-            await self._watch()
-            self._change(ready=False)
-            pause = self._restarts.exited(time.monotonic())
-            log.warning("%s ended; starting it again in %.0f s", self._name, pause)
-            await asyncio.sleep(pause)
             try:
+                await self._watch()
+                pause = self._restarts.exited(time.monotonic())
+                self._change(ready=False)
+                log.warning("%s ended; starting it again in %.0f s", self._name, pause)
+                await asyncio.sleep(pause)
                 await self.start()
-            except ProcessFailedError as error:
-                log.warning("%s", error)
+            except (ProcessFailedError, OSError) as error:
+                log.warning("%s: %s", self._name, error)
                 await self.stop(grace=0)
 
     async def stop(self, grace: float) -> None:
-        self._change(ready=False)
-        if self._child is not None:
-            await self._child.stop(grace)
+        try:
+            self._change(ready=False)
+        finally:
+            if self._child is not None:
+                await self._child.stop(grace)
 
     @property
     def _name(self) -> str:
