@@ -52,6 +52,7 @@ lock: $(BIN)/uv ## resolve requirements/*.lock anew
 	$(COMPILE) --group dev --constraint requirements/cpu.lock --output-file requirements/dev.lock
 
 clean: ## remove the environment and the state folder
+	-@$(BIN)/baseload down 2>/dev/null
 	rm -rf $(VENV) .baseload
 
 $(BIN)/uv:

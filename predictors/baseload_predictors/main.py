@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from types import FrameType
 
@@ -79,15 +79,25 @@ def _run(settings: PredictorSettings, timeline: Timeline) -> None:
             with timeline.phase("imports"):
                 from baseload_predictors.serving import serve  # noqa: PLC0415 - seconds, beside the restore
 
-            asyncio.run(_serve(serve, settings, folder, timeline))
+            asyncio.run(_serve(serve, settings, folder, timeline, stopping))
         finally:
             stopping.set()  # the pool waits for the restore to clean up
 
 
 async def _serve(
-    serve: Serve, settings: PredictorSettings, folder: "Future[Path]", timeline: Timeline
+    serve: Serve,
+    settings: PredictorSettings,
+    folder: "Future[Path]",
+    timeline: Timeline,
+    stopping: threading.Event,
 ) -> None:
-    await serve(settings, asyncio.wrap_future(folder), timeline)
+    try:
+        await serve(settings, asyncio.wrap_future(folder), timeline)
+    except PredictorError as error:
+        # Before asyncio.run ends, which would wait for a thread that still loads an engine.
+        stopping.set()
+        wait([folder])
+        _leave(f"error: {error}")
 
 
 def _end(number: int, frame: FrameType | None) -> None:

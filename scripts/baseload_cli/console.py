@@ -4,7 +4,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from rich.console import Console
 
@@ -43,10 +43,11 @@ class ConsoleReport:
             self._print("..", f"{title}: {time.monotonic() - begin:.0f} s so far")
 
     def _print(self, mark: str, text: str) -> None:
-        self._console.print(f"[{time.monotonic() - self._begin:6.1f} s] {mark} {text}", markup=False)
+        with suppress(OSError):  # the terminal may be gone, and a cleanup must go on without it
+            self._console.print(f"[{time.monotonic() - self._begin:6.1f} s] {mark} {text}", markup=False)
 
 
-def complain(error: Exception) -> None:
-    """One message, without a traceback."""
-    for line in str(error).splitlines() or [type(error).__name__]:
+def complain(message: str) -> None:
+    """What stopped a command, without a traceback."""
+    for line in message.splitlines():
         sys.stderr.write(f"error: {line}\n")

@@ -4,9 +4,11 @@ import sys
 
 import typer
 from openai import OpenAIError
+from pydantic import ValidationError
 
 from baseload_cli import ask, snapshot, up
 from baseload_cli.console import complain
+from baseload_client import BaseloadClientError
 from baseload_local.errors import LocalError
 from baseload_manifests.errors import ManifestError
 from baseload_storage.errors import StorageError
@@ -27,6 +29,12 @@ app.add_typer(snapshot.app, name="snapshot")
 def main() -> None:
     try:
         app()
-    except (LocalError, ManifestError, StorageError, OpenAIError) as error:
-        complain(error)
-        sys.exit(1)
+    except (BaseloadClientError, LocalError, ManifestError, StorageError, OpenAIError) as error:
+        _fail(str(error))
+    except ValidationError as error:
+        _fail("\n".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()))
+
+
+def _fail(message: str) -> None:
+    complain(message)
+    sys.exit(1)

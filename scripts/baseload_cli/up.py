@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,11 +14,12 @@ import typer
 
 from baseload_cli.ask import QUESTION, print_answer, put_question
 from baseload_cli.console import ConsoleReport
+from baseload_client import ClientPolicy
 from baseload_local import control
 from baseload_local.commands import LOOPBACK
 from baseload_local.errors import LocalError
 from baseload_local.process import last_words
-from baseload_local.stack import LocalOptions, Running, running_stack
+from baseload_local.stack import LocalOptions, Running, check_start, running_stack
 from baseload_local.state import DEFAULT_STATE, StateFolder
 
 MANIFESTS = Path("manifests/overlays/local")
@@ -38,6 +40,8 @@ def up(
 ) -> None:
     """Run the stack of the manifests on this machine, ask it one question, and keep it running."""
     options = LocalOptions(manifests, state, host, port, policy)
+    bypass_proxies()
+    ClientPolicy()  # a wrong variable is told now, and not after the start
     if detach:
         _run_detached(options)
     else:
@@ -64,6 +68,12 @@ def status(
         typer.echo(_status_line(part))
 
 
+def bypass_proxies() -> None:
+    """What runs here talks over loopback, whatever proxy the environment names for the rest."""
+    for name in ("NO_PROXY", "no_proxy"):
+        os.environ[name] = ",".join(filter(None, (os.environ.get(name), LOOPBACK, "localhost")))
+
+
 def _status_line(part: dict[str, Any]) -> str:
     readiness = "ready" if part["ready"] else "not ready"
     columns = (
@@ -76,31 +86,39 @@ def _status_line(part: dict[str, Any]) -> str:
 
 
 async def _run(options: LocalOptions) -> int:
-    stop = asyncio.Event()
-    work = asyncio.current_task()
-    loop = asyncio.get_running_loop()
+    """Exit status: 0 for a stack that was up, 130 for one that was stopped before it was."""
+    stopped = asyncio.Event()
     report = ConsoleReport()
-
-    def on_signal() -> None:
-        if not stop.is_set() and work is not None:
-            stop.set()
-            report.note("stopping")
-            work.cancel()
-        else:
-            report.note("killing what has not stopped yet")
-            control.kill_parts(options.state)
-
-    for sig in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(sig, on_signal)
+    _stop_on_signal(options, stopped, report)
+    is_up = False
     try:
         async with running_stack(options, report) as running:
             await _prove(running, report)
+            is_up = True
             await asyncio.Event().wait()
     except asyncio.CancelledError:
-        if not stop.is_set():
+        if not stopped.is_set():
             raise
         report.note("stopped; no process is left")
-    return 0
+    return 0 if is_up else 130
+
+
+def _stop_on_signal(options: LocalOptions, stopped: asyncio.Event, report: ConsoleReport) -> None:
+    """The first signal stops the stack, or hurries a cleanup that already runs; another one kills."""
+    work = asyncio.current_task()
+    loop = asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        if work is not None and not stopped.is_set():
+            stopped.set()
+            work.cancel()
+            report.note("stopping")
+        else:
+            control.kill_parts(options.state)
+            report.note("killed what had not stopped yet")
+
+    for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(sig, on_signal)
 
 
 async def _prove(running: Running, report: ConsoleReport) -> None:
@@ -120,6 +138,7 @@ async def _prove(running: Running, report: ConsoleReport) -> None:
 
 def _run_detached(options: LocalOptions) -> None:
     """The same command in a session of its own; its output is shown until it answers or ends."""
+    check_start(options, ConsoleReport())
     state = StateFolder.at(options.state)
     state.create()
     log = state.log("up")
@@ -151,4 +170,5 @@ def _follow(process: "subprocess.Popen[bytes]", state: StateFolder, log: Path) -
                 sys.stdout.write(lines.read())
                 return
             time.sleep(POLL_S)
+        sys.stdout.write(lines.read())
     raise LocalError(last_words(log))

@@ -231,3 +231,15 @@ def test_detached_it_returns_once_it_answers_and_down_ends_it(stack: RunningStac
     assert stopped.returncode == 0, stopped.stderr
     _, alive = psutil.wait_procs(processes, timeout=10)
     assert alive == []
+
+
+async def test_ctrl_c_while_engines_load_leaves_no_process(stack: RunningStack) -> None:
+    run = run_stack(stack.state.parent, free_port(), "start 2 predictors")
+    loading = next(run)
+    log = stack.state / "logs" / "small-0.log"
+    await until(lambda: log.exists() and "Initializing a V1 LLM engine" in log.read_text(), limit=300)
+    processes = [*loading.processes(), psutil.Process(loading.process.pid)]
+    assert loading.interrupt() == 130
+    _, alive = psutil.wait_procs(processes, timeout=10)
+    assert alive == []
+    run.close()

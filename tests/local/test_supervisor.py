@@ -9,14 +9,17 @@ from pathlib import Path
 import psutil
 import pytest
 
+from baseload_cli.console import ConsoleReport
 from baseload_local.control import kill_parts
 from baseload_local.core.restarts import RestartPolicy
-from baseload_local.errors import ProcessFailedError
-from baseload_local.process import Child, Command, kill_leftovers, last_words, start_time
+from baseload_local.errors import AlreadyRunningError, ProcessFailedError
+from baseload_local.process import Child, Command, free_port, kill_leftovers, last_words, start_time
+from baseload_local.stack import LocalOptions, check_start
 from baseload_local.state import StateFolder
 from baseload_local.supervisor import Supervisor
 from support.waiting import until
 
+LOCAL = Path(__file__).parents[2] / "manifests" / "overlays" / "local"
 SLEEPER = "import time; time.sleep(600)"
 WITH_GRANDCHILD = f"""
 import subprocess, sys, time
@@ -114,7 +117,7 @@ async def test_stop_takes_the_grandchildren_along(tmp_path: Path) -> None:
     await until(lambda: child.command.log.read_text().strip().isdigit())
     grandchild = int(child.command.log.read_text())
     await child.stop(grace=5)
-    await until(lambda: start_time(grandchild) == 0 or psutil.Process(grandchild).status() == "zombie")
+    await until(lambda: start_time(grandchild) == 0)
 
 
 async def test_a_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
@@ -122,6 +125,44 @@ async def test_a_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     await until(lambda: child.command.log.read_text() == "up\n")
     await child.stop(grace=0.05)
     assert not child.running
+
+
+async def test_a_stop_that_is_cancelled_kills_at_once(tmp_path: Path) -> None:
+    child = await Child.start(command(tmp_path, STUBBORN))
+    await until(lambda: child.command.log.read_text() == "up\n")
+    stopping = asyncio.create_task(child.stop(grace=600))
+    await asyncio.sleep(0)
+    stopping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stopping
+    assert await child.wait() == -9
+
+
+async def test_a_part_is_stopped_even_if_its_record_cannot_be_written(tmp_path: Path) -> None:
+    world = World()
+    supervisor = world.supervise(lambda: command(tmp_path, SLEEPER))
+    await supervisor.start()
+
+    def full() -> None:
+        raise OSError("No space left on device")
+
+    supervisor._on_change = full
+    with pytest.raises(OSError, match="No space"):
+        await supervisor.stop(grace=5)
+    assert supervisor.pid is None
+
+
+async def test_what_a_killed_runtime_left_is_ended_before_its_port_is_asked_for(tmp_path: Path) -> None:
+    left = await Child.start(command(tmp_path, SLEEPER))
+    state = StateFolder.at(tmp_path)
+    record = {"pid": left.pid, "processes": [{"pid": left.pid, "started": start_time(left.pid)}]}
+    state.write_stack({**record, "started": start_time(left.pid)})
+    with pytest.raises(AlreadyRunningError):
+        check_start(LocalOptions(LOCAL, tmp_path, port=free_port()), ConsoleReport())
+    state.write_stack({**record, "started": 1.0})
+    check_start(LocalOptions(LOCAL, tmp_path, port=free_port()), ConsoleReport())
+    assert await left.wait() == -9
+    assert state.read_stack() is None
 
 
 async def test_leftovers_are_killed_unless_their_pid_was_reused(tmp_path: Path) -> None:

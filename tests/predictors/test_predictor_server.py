@@ -73,7 +73,7 @@ async def served() -> AsyncIterator[Served]:
         "--host=127.0.0.1",
         "--model-name=small",
         "--model-dir=m",
-        "--lame-duck=0.3",
+        "--lame-duck=2",
     ]
     settings = read_settings([*flags, "--served-model-name=auto"])
     gate = Gate(BatchLimits(1, 1, 0.0, 1), PredictorMetrics(CollectorRegistry()))

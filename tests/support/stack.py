@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import psutil
 
 ROOT = Path(__file__).parents[2]
 UP_LIMIT_S = 600.0
-DOWN_LIMIT_S = 90.0
+DOWN_LIMIT_S = 160.0
 
 
 def baseload(
@@ -71,8 +71,10 @@ class RunningStack:
         return self.process.wait(DOWN_LIMIT_S)
 
 
-def run_stack(folder: Path, port: int, arguments: Sequence[str] = ()) -> Iterator[RunningStack]:
-    """Start, yield once it answers, and see that nothing is left even if the test fails."""
+def run_stack(
+    folder: Path, port: int, awaited: str = "stops everything", arguments: Sequence[str] = ()
+) -> Generator[RunningStack, None, None]:
+    """Start, yield once ``awaited`` was printed, and see that nothing is left even if the test fails."""
     output, state = folder / "up.out", folder / "state"
     with output.open("wb") as out:
         process = subprocess.Popen(
@@ -85,8 +87,9 @@ def run_stack(folder: Path, port: int, arguments: Sequence[str] = ()) -> Iterato
         )
     stack = RunningStack(process, state, port, output)
     try:
-        stack.wait_until("stops everything")
+        stack.wait_until(awaited)
         yield stack
     finally:
         if process.poll() is None:
             stack.interrupt()
+        baseload("down", f"--state={state}", limit=DOWN_LIMIT_S)  # what a failed test may have left
