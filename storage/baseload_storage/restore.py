@@ -1,8 +1,8 @@
 """A snapshot as a folder: every byte verified, visible only when whole.
 
 The files are filled in a folder beside the target. When all are there and on disk the folder is marked
-READY with its digest and renamed. Whatever ends a restore early, nothing of it stays; what a killed one
-left is removed by the next.
+READY with its digest and renamed. Whatever ends a restore early, nothing of it stays and an older folder
+does; what a killed one left is put in order by the next.
 """
 
 import errno
@@ -47,7 +47,7 @@ def restore(
     """
     begin = time.monotonic()
     parsed = SnapshotRef.parse(ref)
-    path = target.absolute()
+    path = Path(os.path.realpath(target))  # renames would replace a link, and ".." has no name
     if parsed.digest is not None and _ready_digest(path) == parsed.digest:
         return RestoreResult(parsed.digest, target, 0, time.monotonic() - begin, already_there=True)
     bucket = Bucket(parsed.bucket, settings or S3Settings())
@@ -60,6 +60,7 @@ def restore(
 def _restore(ref: SnapshotRef, target: Path, bucket: Bucket, progress: Progress) -> int | None:
     """Bytes read; None if another process has done it meanwhile."""
     with _usable(target), _locked(target):
+        _settle(target)  # a restore that was killed: the lock says that none runs
         if _ready_digest(target) == ref.digest:
             return None
         manifest = SnapshotStore(bucket).show(ref)
@@ -103,33 +104,39 @@ def _replace(target: Path, manifest: Manifest, digest: str, bucket: Bucket, prog
         raise TargetUnusableError(
             f"{target} holds files that no restore has put there; choose another folder"
         )
-    part, old = _beside(target, "part"), _beside(target, "old")
-    _remove(part, old)  # of a restore that was killed: the lock says that none runs
+    part = _beside(target, "part")
     try:
         read = fill(part, manifest, bucket, progress)
         (part / READY).write_text(digest, encoding="ascii")
         sync(part / READY)
         sync(part)
-        _publish(part, target, old)
+        _publish(part, target)
     finally:
-        _remove(part, old)
+        _settle(target)
     return read
 
 
-def _publish(part: Path, target: Path, old: Path) -> None:
+def _publish(part: Path, target: Path) -> None:
     """Renames only, so that the target is missing for no longer than one of them takes."""
     if target.exists():
-        target.rename(old)
-    try:
-        part.rename(target)
-    except OSError:
-        if old.exists():
-            old.rename(target)
-        raise
+        target.rename(_beside(target, "old"))
+    part.rename(target)
     sync(target.parent)
 
 
-def _remove(*folders: Path) -> None:
-    for folder in folders:
-        if os.path.lexists(folder):
-            shutil.rmtree(folder)
+def _settle(target: Path) -> None:
+    """Leave one whole folder and nothing beside it, wherever a restore has ended.
+
+    What is called old is always whole, since it gets another name before it is removed. So it can take
+    its place again if the new folder did not.
+    """
+    part, old = _beside(target, "part"), _beside(target, "old")
+    _remove(part)
+    if os.path.lexists(old):
+        old.rename(part if target.exists() else target)
+        _remove(part)
+
+
+def _remove(folder: Path) -> None:
+    if os.path.lexists(folder):
+        shutil.rmtree(folder)

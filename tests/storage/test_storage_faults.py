@@ -45,11 +45,12 @@ def test_a_store_without_checksums_is_read_back(stand_in: StandIn, store: Snapsh
     assert restore(REF, model.parent / "out", stand_in.settings()).bytes_read > 0
 
 
+@pytest.mark.parametrize("ignored", [("If-None-Match",), ("If-Match",), ("If-None-Match", "If-Match")])
 def test_a_store_that_ignores_conditions_is_refused_and_left_clean(
-    stand_in: StandIn, store: SnapshotStore, model: Path
+    stand_in: StandIn, store: SnapshotStore, model: Path, ignored: tuple[str, ...]
 ) -> None:
-    stand_in.conditions = False
-    with pytest.raises(StoreUnsafeError, match="If-None-Match and If-Match"):
+    stand_in.ignores = frozenset(ignored)
+    with pytest.raises(StoreUnsafeError, match=f"ignores {' and '.join(ignored)};"):
         store.push_folder(model, "llm")
     assert stand_in.objects == {}
 

@@ -20,13 +20,13 @@ BUCKET = "bucket"
 class StandIn:
     """What it holds, was asked, and does wrong.
 
-    conditions: whether If-None-Match and If-Match count. alters: whether uploads lose their last byte.
+    ignores: the conditions that do not count, of If-None-Match and If-Match. alters: whether uploads lose their last byte.
     cut_gets: how many of the next GETs of a path with ``cut_path`` in it break off half-way. failures: the
     next replies, as (status, code).
     """
 
     port: int = 0
-    conditions: bool = True
+    ignores: frozenset[str] = frozenset()
     alters: bool = False
     cut_gets: int = 0
     cut_path: str = "/packs/"
@@ -87,7 +87,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         key = self._key()
         old = self.store.objects.get(key)
-        if self.store.conditions and self._loses(old):
+        if self._loses(old):
             self._refuse(412, "PreconditionFailed")
             return
         self.store.objects[key] = data[:-1] if self.store.alters else data
@@ -122,10 +122,13 @@ class _Handler(BaseHTTPRequestHandler):
         return True
 
     def _loses(self, old: bytes | None) -> bool:
-        wanted = self.headers.get("If-Match")
-        if self.headers.get("If-None-Match") == "*":
+        wanted = self._condition("If-Match")
+        if self._condition("If-None-Match") == "*":
             return old is not None
         return wanted is not None and (old is None or etag(old) != wanted)
+
+    def _condition(self, header: str) -> str | None:
+        return None if header in self.store.ignores else self.headers.get(header)
 
     def _list(self, prefix: str) -> None:
         entries = "".join(

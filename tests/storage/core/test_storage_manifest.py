@@ -232,6 +232,10 @@ def test_what_is_no_manifest_is_refused(data: bytes) -> None:
         decode(data, digest_of(data))
 
 
-def test_counts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_files_than_allowed_are_refused() -> None:
+    refused(manifest(*(file(f"{number:06}", 0) for number in range(subject.MAX_FILES + 1))), "files: ")
+
+
+def test_more_chunks_than_allowed_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subject, "MAX_CHUNKS", 3)
     refused(manifest(file("a", 2), file("b", 2)), "more than 3 chunks")
