@@ -88,6 +88,13 @@ class PreconditionFailedError(StorageError):
     status = 412
 
 
+class WriteConflictError(PreconditionFailedError):
+    """Another write of the same object was under way: not lost yet, to be tried again."""
+
+    status = 409
+    retryable = True
+
+
 class ObjectMissingError(StorageError):
     status = 404
 

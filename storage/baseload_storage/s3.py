@@ -25,6 +25,7 @@ from baseload_storage.errors import (
     SettingsInvalidError,
     SnapshotCorruptError,
     TransferCutError,
+    WriteConflictError,
 )
 from baseload_storage.s3_faults import translated
 from baseload_storage.settings import S3Settings
@@ -151,6 +152,12 @@ class Bucket:
         except PreconditionFailedError:
             return  # made by another process in the meantime
 
+    @retry(
+        retry=retry_if_exception_type(WriteConflictError),
+        stop=stop_after_attempt(4),
+        wait=wait_random_exponential(multiplier=0.1, max=1),
+        reraise=True,
+    )
     def _put(self, key: str, data: bytes, **condition: Any) -> None:
         with self._translated(key):
             self._client.put_object(

@@ -30,6 +30,7 @@ from baseload_storage.errors import (
     StoreUnreachableError,
     StoreUnsafeError,
     TransferCutError,
+    WriteConflictError,
 )
 
 _CODES: dict[str, tuple[type[StorageError], str]] = {
@@ -51,9 +52,10 @@ _CODES: dict[str, tuple[type[StorageError], str]] = {
     **dict.fromkeys(("NoSuchKey", "404", "NotFound"), (ObjectMissingError, "{where} is not there")),
     **dict.fromkeys(("InvalidRange", "416"), (ObjectShortError, "{where} is shorter than it was")),
     **dict.fromkeys(
-        ("PreconditionFailed", "412", "ConditionalRequestConflict"),
+        ("PreconditionFailed", "412"),
         (PreconditionFailedError, "{where} has changed in the meantime"),
     ),
+    "ConditionalRequestConflict": (WriteConflictError, "{where} is being written by another; try again"),
     "BucketAlreadyOwnedByYou": (PreconditionFailedError, "{store} has the bucket {bucket} already"),
     "NotImplemented": (
         StoreUnsafeError,

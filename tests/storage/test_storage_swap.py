@@ -1,4 +1,4 @@
-"""The moment in which a new folder takes the place of an old one: whatever ends it, one whole folder is left."""
+"""A new folder takes the place of an old one: whatever ends that moment, one whole folder is left."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def target(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def digests(place: Place, model: Path) -> tuple[str, str]:
-    """Of two versions of a model, the newer one tagged; the older one has ``run.sh`` and the newer has not."""
+    """Of two versions of a model, the newer one tagged; only the older one has ``run.sh``."""
     old = place.store.push_folder(model, "llm").digest
     (model / "run.sh").unlink()
     return old, place.store.push_folder(model, "llm").digest

@@ -20,9 +20,9 @@ BUCKET = "bucket"
 class StandIn:
     """What it holds, was asked, and does wrong.
 
-    ignores: the conditions that do not count, of If-None-Match and If-Match. alters: whether uploads lose their last byte.
-    cut_gets: how many of the next GETs of a path with ``cut_path`` in it break off half-way. failures: the
-    next replies, as (status, code).
+    ignores: the conditions that do not count, of If-None-Match and If-Match. alters: whether uploads lose
+    their last byte. cut_gets: how many of the next GETs of a path with ``cut_path`` in it break off half-way.
+    failures: the next replies, as (status, code).
     """
 
     port: int = 0
