@@ -12,7 +12,8 @@ UV_FIND_LINKS := $(shell $(PYTHON) -m pip config get global.find-links 2>/dev/nu
 endif
 export UV_FIND_LINKS
 export VIRTUAL_ENV := $(abspath $(VENV))
-INDEX   := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+# That index also holds old releases of other packages, so the best match of both is taken.
+INDEX   := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX) --index-strategy unsafe-best-match)
 INSTALL := $(BIN)/uv pip install --quiet --no-deps $(INDEX)
 COMPILE := $(BIN)/uv pip compile $(INDEX) --quiet --no-header --no-annotate --python-version 3.11 \
 	--python-platform x86_64-manylinux_2_28 --extra local --extra predictor-cpu pyproject.toml requirements/cpu.in
