@@ -59,8 +59,9 @@ def store_command(data_dir: Path, log: Path, credentials: Credentials, ports: Ma
 
 def remove_sockets(ports: Mapping[str, int]) -> None:
     """SeaweedFS puts Unix sockets into the temporary folder and does not always remove its own."""
-    for path in Path(tempfile.gettempdir()).glob("seaweedfs-*-grpc-*.sock"):
-        if int(path.stem.rpartition("-")[2]) in ports.values():
+    own = {str(port) for port in ports.values()}
+    for path in Path(tempfile.gettempdir()).glob("seaweedfs-*.sock"):
+        if path.stem.rpartition("-")[2] in own:
             path.unlink(missing_ok=True)
 
 

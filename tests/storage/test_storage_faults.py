@@ -10,12 +10,14 @@ from baseload_storage.core.ref import BucketUrl, SnapshotRef
 from baseload_storage.errors import (
     AccessDeniedError,
     BucketMissingError,
+    PreconditionFailedError,
     SettingsInvalidError,
     SnapshotCorruptError,
     StorageError,
     StoreUnreachableError,
     StoreUnsafeError,
     TransferCutError,
+    WriteConflictError,
 )
 from baseload_storage.restore import restore
 from baseload_storage.s3 import Bucket
@@ -142,3 +144,18 @@ def test_an_object_larger_than_expected_is_not_read(stand_in: StandIn) -> None:
     with pytest.raises(SnapshotCorruptError, match="larger than 99 bytes"):
         bucket.get("tags/llm/latest", 99)
     assert bucket.get("tags/llm/latest", 100).data == bytes(100)
+
+
+def test_a_write_that_meets_another_is_tried_again_and_the_condition_still_decides(stand_in: StandIn) -> None:
+    bucket = Bucket(BucketUrl(BUCKET), stand_in.settings())
+    conflict = (409, "ConditionalRequestConflict")
+    stand_in.failures = [conflict] * 2
+    bucket.put_new("tags/llm/latest", b"mine")
+    assert stand_in.objects == {"tags/llm/latest": b"mine"}
+    stand_in.failures = [conflict] * 2
+    with pytest.raises(PreconditionFailedError, match="has changed in the meantime"):
+        bucket.put_over("tags/llm/latest", b"stale", '"of-another-version"')
+    stand_in.failures = [conflict] * 20
+    with pytest.raises(WriteConflictError, match="tags/llm/prod is being written by another"):
+        bucket.put_new("tags/llm/prod", b"never")
+    assert len(stand_in.failures) > 10
