@@ -1,5 +1,7 @@
 """What stops the local runtime, each with what to do about it."""
 
+from pathlib import Path
+
 
 class LocalError(Exception):
     """Base of this package's errors."""
@@ -10,6 +12,9 @@ class LocalError(Exception):
 
 class AlreadyRunningError(LocalError):
     """Another ``baseload up`` holds the state folder."""
+
+    def __init__(self, state: Path) -> None:
+        super().__init__(f"a stack already runs from {state}; stop it with: baseload down")
 
 
 class NotRunningError(LocalError):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from baseload_local.errors import PortInUseError
 
-LAST_WORDS = re.compile(r"^(error: .*)$", re.MULTILINE)
+LAST_WORDS = re.compile(r"^error: (.*)$", re.MULTILINE)
 TAIL_BYTES = 64 * 1024
 KILL_LIMIT_S = 10.0
 
@@ -88,7 +88,7 @@ def last_words(log: Path, begin: int = 0) -> str:
         file.seek(max(begin, log.stat().st_size - TAIL_BYTES))
         tail = file.read().decode("utf-8", "replace").strip()
     errors = LAST_WORDS.findall(tail)
-    return errors[-1].removeprefix("error: ") if errors else "\n".join(tail.splitlines()[-5:])
+    return errors[-1] if errors else "\n".join(tail.splitlines()[-5:])
 
 
 def kill_group(group: int) -> None:

@@ -118,7 +118,7 @@ def _end_what_a_crash_left(state: StateFolder, report: Report) -> None:
     if stack is None:
         return
     if is_alive(stack):
-        raise AlreadyRunningError(f"a stack already runs from {state.root}; stop it with: baseload down")
+        raise AlreadyRunningError(state.root)
     with state.locked():
         killed = kill_leftovers(stack["processes"])
         state.forget_stack()

@@ -82,9 +82,7 @@ class StateFolder:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise AlreadyRunningError(
-                    f"a stack already runs from {self.root}; stop it with: baseload down"
-                ) from error
+                raise AlreadyRunningError(self.root) from error
             yield
 
     def credentials(self) -> Credentials:

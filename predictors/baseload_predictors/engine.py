@@ -5,7 +5,6 @@ beside it.
 """
 
 import asyncio
-import logging
 from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from vllm.entrypoints.openai.chat_completion.serving import OpenAIServingChat
     from vllm.entrypoints.openai.completion.serving import OpenAIServingCompletion
     from vllm.v1.engine.async_llm import AsyncLLM
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ class Readiness(DataPlane):
 class _QuietServer(_RefreshingServer):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Uvicorn would stop listening at the first SIGTERM; ``PredictorServer.drain`` decides instead."""
+        """Uvicorn would stop listening at the first SIGTERM; ``PredictorServer`` drains first."""
         yield
 
 

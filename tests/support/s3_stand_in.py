@@ -1,17 +1,17 @@
 """A store in memory that misbehaves on demand, for faults that a good store does not have."""
 
 import hashlib
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 from pydantic import SecretStr
 
 from baseload_storage.settings import S3Settings
+from support.loopback import served
 
 BUCKET = "bucket"
 
@@ -51,17 +51,9 @@ def run_stand_in() -> Iterator[StandIn]:
     class Handler(_Handler):
         store = state
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.block_on_close = False  # boto3 keeps its connections open for as long as it likes
-    state.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
+    # boto3 keeps its connections open for as long as it likes.
+    with served(Handler, wait_for_connections=False) as state.port:
         yield state
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def etag(data: bytes) -> str:
